@@ -1,0 +1,389 @@
+package taskstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// MemoryOptions bounds a store in memory. The zero value means the defaults.
+type MemoryOptions struct {
+	// MaxTasks is how many tasks are kept, 200,000 by default. Beyond it the tasks that finished first are
+	// forgotten; a task that has not finished is never.
+	MaxTasks int
+	// MaxLogs is how many of the tasks that finished last keep their log, 1,024 by default. The others can
+	// be read but not followed from the middle.
+	MaxLogs int
+	// ContextTTL is how long an unused context keeps its values, 90 days by default.
+	ContextTTL time.Duration
+}
+
+// Memory is a store that lasts as long as its process.
+type Memory struct {
+	opts MemoryOptions
+
+	mu       sync.RWMutex
+	tasks    map[string]*memTask // by id: ids are unique whatever the scope
+	scopes   map[Scope]*memScope
+	waiting  map[string]*memTask // interrupted tasks
+	logs     queue               // finished tasks that still have their log, oldest first
+	finished queue               // finished tasks, oldest first
+
+	notifyMu sync.RWMutex
+	notify   map[int]func(string)
+	nextID   int
+}
+
+type memScope struct {
+	byState  [9]*btree.BTreeG[*memTask] // each task stands in the tree of its state, ordered by status time and id
+	contexts map[string]*memContext
+}
+
+type memContext struct {
+	tasks  *memTask // the newest; older ones by memTask.inContext
+	values map[string]string
+	used   time.Time
+}
+
+type memTask struct {
+	scope     *memScope
+	key       Key
+	state     State
+	log       []Record // generations trimmed+1 … state.Generation
+	trimmed   int64
+	epoch     int64
+	node      string
+	latched   bool
+	committed bool
+	inContext *memTask
+	gone      bool // forgotten: skipped in inContext chains
+}
+
+// NewMemory returns an empty store.
+func NewMemory(opts MemoryOptions) *Memory {
+	if opts.MaxTasks <= 0 {
+		opts.MaxTasks = 200_000
+	}
+	if opts.MaxLogs <= 0 {
+		opts.MaxLogs = 1024
+	}
+	if opts.ContextTTL <= 0 {
+		opts.ContextTTL = 90 * 24 * time.Hour
+	}
+	return &Memory{
+		opts:    opts,
+		tasks:   map[string]*memTask{},
+		scopes:  map[Scope]*memScope{},
+		waiting: map[string]*memTask{},
+		notify:  map[int]func(string){},
+	}
+}
+
+// Commit implements [Store].
+func (m *Memory) Commit(_ context.Context, c Change) (Receipt, error) {
+	m.mu.Lock()
+	r, err := m.commit(c)
+	m.mu.Unlock()
+	if err == nil && len(r.Records) > 0 {
+		m.notifyMu.RLock()
+		for _, f := range m.notify {
+			f(c.Key.Task)
+		}
+		m.notifyMu.RUnlock()
+	}
+	return r, err
+}
+
+func (m *Memory) commit(c Change) (Receipt, error) {
+	t := m.tasks[c.Key.Task]
+	if c.Create {
+		if t != nil {
+			return Receipt{}, ErrExists
+		}
+		t = &memTask{key: c.Key}
+	} else {
+		if t == nil || t.key.Scope != c.Key.Scope {
+			return Receipt{}, ErrNotFound
+		}
+	}
+	lease := Lease{Epoch: t.epoch, Node: t.node, Latched: t.latched, Committed: t.committed}
+	head := Head{Generation: t.state.Generation, StatusGeneration: t.state.StatusGeneration, State: t.state.Task.Status.State}
+	next, err := c.Check(head, lease)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if c.Create {
+		m.add(t, c)
+	}
+	t.epoch, t.node, t.latched, t.committed = next.Epoch, next.Node, next.Latched, next.Committed
+	if len(c.Records) > 0 {
+		m.append(t, c.Records)
+	}
+	if c.Values != nil {
+		t.scope.context(t.state.Task.ContextID).values = c.Values
+	}
+	return Receipt{Generation: t.state.Generation, Epoch: t.epoch, Records: c.Records}, nil
+}
+
+// add puts a new task where its scope and context find it.
+func (m *Memory) add(t *memTask, c Change) {
+	t.scope = m.scopes[c.Key.Scope]
+	if t.scope == nil {
+		t.scope = &memScope{contexts: map[string]*memContext{}}
+		m.scopes[c.Key.Scope] = t.scope
+	}
+	first := c.Records[0].Event.(*a2a.Task) //nolint:forcetypeassert // Check saw to it
+	ctx := t.scope.context(first.ContextID)
+	t.inContext, ctx.tasks = ctx.tasks, t
+	ctx.used = time.Now()
+	m.tasks[c.Key.Task] = t
+}
+
+func (s *memScope) context(id string) *memContext {
+	c := s.contexts[id]
+	if c == nil {
+		c = &memContext{}
+		s.contexts[id] = c
+	}
+	return c
+}
+
+// append numbers the records, folds them and keeps the indexes.
+func (m *Memory) append(t *memTask, records []Record) {
+	fresh := t.state.Generation == 0
+	before := t.state.Task.Status
+	if !fresh && changesStatus(records) {
+		t.scope.tree(before.State).Delete(t)
+		delete(m.waiting, t.key.Task)
+		defer m.index(t)
+	}
+	for i := range records {
+		records[i].Entry = numbered(records[i].Entry, t.state.Generation+1)
+		t.state.Apply(records[i])
+	}
+	t.log = append(t.log, records...)
+	if fresh {
+		m.index(t)
+	}
+}
+
+func changesStatus(records []Record) bool {
+	for i := range records {
+		switch records[i].Event.(type) {
+		case *a2a.Task, *a2a.TaskStatusUpdateEvent:
+			return true
+		case *a2a.TaskArtifactUpdateEvent, *a2a.Message:
+		}
+	}
+	return false
+}
+
+func numbered(e a2a.Entry, generation int64) a2a.Entry {
+	n := a2a.NewEntry(generation, e.Event)
+	return n
+}
+
+// index puts a task into the tree of its state, and a finished one at the end of the queues, whose oldest
+// then make room.
+func (m *Memory) index(t *memTask) {
+	state := t.state.Task.Status.State
+	t.scope.tree(state).Set(t)
+	switch {
+	case state.Interrupted():
+		m.waiting[t.key.Task] = t
+	case state.Terminal():
+		m.logs.push(t)
+		m.finished.push(t)
+		for m.logs.len() > m.opts.MaxLogs {
+			old := m.logs.pop()
+			old.log, old.trimmed = nil, old.state.Generation
+		}
+		for len(m.tasks) > m.opts.MaxTasks && m.finished.len() > 0 {
+			m.forget(m.finished.pop())
+		}
+	}
+}
+
+func (m *Memory) forget(t *memTask) {
+	delete(m.tasks, t.key.Task)
+	t.scope.tree(t.state.Task.Status.State).Delete(t)
+	id := t.state.Task.ContextID
+	t.gone = true
+	if c := t.scope.contexts[id]; c != nil {
+		for c.tasks != nil && c.tasks.gone {
+			c.tasks = c.tasks.inContext
+		}
+		if c.tasks == nil && c.values == nil {
+			delete(t.scope.contexts, id)
+		}
+	}
+	t.log, t.state = nil, State{}
+}
+
+func (s *memScope) tree(state a2a.TaskState) *btree.BTreeG[*memTask] {
+	t := s.byState[state]
+	if t == nil {
+		t = btree.NewBTreeGOptions(older, btree.Options{NoLocks: true, Degree: 16})
+		s.byState[state] = t
+	}
+	return t
+}
+
+// older orders tasks by status time and id. A task's time must not change while it is in a tree.
+func older(a, b *memTask) bool {
+	at, bt := a.state.Task.Status.Timestamp, b.state.Task.Status.Timestamp
+	if !at.Equal(bt) {
+		return at.Before(bt)
+	}
+	return a.key.Task < b.key.Task
+}
+
+// Task implements [Store].
+func (m *Memory) Task(_ context.Context, key Key, at int64) (Snapshot, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	t, err := m.find(key)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	out := Snapshot{Epoch: t.epoch, Node: t.node, Latched: t.latched, Committed: t.committed}
+	if at == 0 || at >= t.state.Generation {
+		out.Task = t.state.Task.Snapshot()
+		out.Generation, out.StatusGeneration = t.state.Generation, t.state.StatusGeneration
+		return out, nil
+	}
+	if t.trimmed > 0 {
+		return Snapshot{}, ErrTrimmed
+	}
+	var s State
+	for _, r := range t.log[:at] {
+		s.Apply(r)
+	}
+	out.Task, out.Generation, out.StatusGeneration = &s.Task, s.Generation, s.StatusGeneration
+	return out, nil
+}
+
+func (m *Memory) find(key Key) (*memTask, error) {
+	t := m.tasks[key.Task]
+	if t == nil || t.key.Scope != key.Scope {
+		return nil, ErrNotFound
+	}
+	return t, nil
+}
+
+// Entries implements [Store]. The records are the log itself: they never change, only more come after.
+func (m *Memory) Entries(_ context.Context, key Key, after int64, limit int) ([]Record, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	t, err := m.find(key)
+	if err != nil {
+		return nil, err
+	}
+	if after < t.trimmed {
+		return nil, ErrTrimmed
+	}
+	from := min(after-t.trimmed, int64(len(t.log)))
+	to := min(from+int64(limit), int64(len(t.log)))
+	return t.log[from:to:to], nil
+}
+
+// Heads implements [Store].
+func (m *Memory) Heads(_ context.Context, keys []Key) ([]int64, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := make([]int64, len(keys))
+	for i, k := range keys {
+		if t, err := m.find(k); err == nil {
+			out[i] = t.state.Generation
+		}
+	}
+	return out, nil
+}
+
+// Count implements [Store].
+func (m *Memory) Count(_ context.Context, scope Scope, states ...a2a.TaskState) (int, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n := 0
+	if s := m.scopes[scope]; s != nil {
+		for _, st := range states {
+			if t := s.byState[st]; t != nil {
+				n += t.Len()
+			}
+		}
+	}
+	return n, nil
+}
+
+// Values implements [Store].
+func (m *Memory) Values(_ context.Context, scope Scope, contextID string) (map[string]string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	s := m.scopes[scope]
+	if s == nil {
+		return nil, nil
+	}
+	c := s.contexts[contextID]
+	if c == nil || time.Since(c.used) > m.opts.ContextTTL {
+		return nil, nil
+	}
+	return c.values, nil
+}
+
+// Interrupted implements [Store].
+func (m *Memory) Interrupted(_ context.Context, agent string, before time.Time, limit int) ([]Key, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []Key
+	for _, t := range m.waiting {
+		if len(out) == limit {
+			break
+		}
+		if t.key.Agent == agent && t.state.Task.Status.Timestamp.Before(before) {
+			out = append(out, t.key)
+		}
+	}
+	return out, nil
+}
+
+// Notify implements [Store].
+func (m *Memory) Notify(f func(task string)) (stop func()) {
+	m.notifyMu.Lock()
+	defer m.notifyMu.Unlock()
+	id := m.nextID
+	m.nextID++
+	m.notify[id] = f
+	return func() {
+		m.notifyMu.Lock()
+		defer m.notifyMu.Unlock()
+		delete(m.notify, id)
+	}
+}
+
+// Close implements [Store].
+func (m *Memory) Close() error { return nil }
+
+// queue is a first-in first-out of tasks.
+type queue struct {
+	items []*memTask
+	first int
+}
+
+func (q *queue) len() int { return len(q.items) - q.first }
+
+func (q *queue) push(t *memTask) { q.items = append(q.items, t) }
+
+func (q *queue) pop() *memTask {
+	t := q.items[q.first]
+	q.items[q.first] = nil
+	q.first++
+	if q.first > 1024 && q.first*2 > len(q.items) {
+		q.items = append([]*memTask(nil), q.items[q.first:]...)
+		q.first = 0
+	}
+	return t
+}
