@@ -1,0 +1,486 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/agent"
+	"github.com/parley-a2a/parley/taskstore"
+)
+
+// run is one call of an agent's Handle. It is the agent.Sink behind the Updater: whatever the agent says
+// goes through it into the log, under the epoch that the run claimed.
+type run struct {
+	s         *Server
+	key       taskstore.Key
+	contextID string
+	req       *agent.Request
+	known     bool // the context may have values
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the end is recorded, or given up
+	beat   atomic.Int64  // time of the last sign of life; 0 before the start
+	asking atomic.Bool
+
+	mu      sync.Mutex // held while writing: one write after the other
+	epoch   int64      // 0 before the start
+	ended   bool       // nothing more is written but the end
+	parked  *taskstore.Record
+	failure error // the store refused a write: the run only ends now
+	bytes   int64 // of artifacts
+}
+
+func (s *Server) newRun(key taskstore.Key, contextID string, req *agent.Request) *run {
+	r := &run{s: s, key: key, contextID: contextID, req: req, done: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
+	return r
+}
+
+// register makes the run known before it is recorded, so that no cancel falls between.
+func (s *Server) register(r *run, known bool) error {
+	r.known = known
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return shuttingDown()
+	}
+	s.runs[r.key.Task] = r
+	return nil
+}
+
+func (s *Server) unregister(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runs[r.key.Task] == r {
+		delete(s.runs, r.key.Task)
+	}
+	r.cancel(nil)
+}
+
+func (s *Server) running(task string) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[task]
+}
+
+// begun is the turn of a new task, from what was recorded.
+func (r *run) begun(rec taskstore.Receipt) *turn {
+	var st taskstore.State
+	for _, x := range rec.Records {
+		st.Apply(x)
+	}
+	r.req.Task = &st.Task
+	return &turn{key: r.key, first: rec.Records[0].Entry, last: rec.Generation, task: &st.Task}
+}
+
+// start runs a claimed task. A Handle that does not return keeps its place.
+func (s *Server) start(r *run, rec taskstore.Receipt) {
+	r.claimed(rec.Epoch)
+	go func() {
+		r.exec()
+		s.over(r)
+	}()
+}
+
+// startWaiting claims a task that waited for its turn, and runs it. The run has its place already.
+func (s *Server) startWaiting(r *run) {
+	go func() {
+		if s.claim(r) {
+			r.exec()
+		} else {
+			close(r.done)
+		}
+		s.over(r)
+	}()
+}
+
+func (s *Server) over(r *run) {
+	<-r.done
+	s.unregister(r)
+	s.leave(true, r.key.Scope)
+}
+
+func (r *run) claimed(epoch int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch = epoch
+	r.alive()
+	for _, a := range r.req.Task.Artifacts {
+		r.bytes += size(a)
+	}
+}
+
+// claim records that a waiting task starts. It is false if the task was canceled meanwhile.
+func (s *Server) claim(r *run) bool {
+	for pause := first; ; pause = pause.wait(r.ctx) {
+		if r.ctx.Err() != nil {
+			return false
+		}
+		rec, err := s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
+			Key: r.key, Claim: s.cfg.Node, IfStatus: 1,
+			Records: []taskstore.Record{r.status(a2a.TaskStateWorking, nil, false)},
+		})
+		switch {
+		case err == nil:
+			st := taskstore.State{Task: *r.req.Task.Snapshot()}
+			st.Apply(rec.Records[0])
+			r.req.Task = &st.Task
+			r.claimed(rec.Epoch)
+			return true
+		case isVerdict(err):
+			return false
+		}
+		r.req.Log.Error("cannot start a waiting task, trying again", "err", err)
+	}
+}
+
+// isVerdict reports whether err is the store's word on the task, rather than a fault of the store.
+func isVerdict(err error) bool {
+	for _, v := range []error{
+		taskstore.ErrNotFound, taskstore.ErrConflict, taskstore.ErrTerminal, taskstore.ErrFenced, taskstore.ErrHeld,
+		taskstore.ErrNotHeld, taskstore.ErrLatched, taskstore.ErrCommitted,
+	} {
+		if errors.Is(err, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is a growing wait between tries of something that the store failed.
+type pause time.Duration
+
+const first = pause(50 * time.Millisecond)
+
+func (p pause) wait(ctx context.Context) pause {
+	t := time.NewTimer(time.Duration(p))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return min(2*p, pause(5*time.Second))
+}
+
+// exec calls the agent and records how it ended.
+func (r *run) exec() {
+	if r.known {
+		m, err := r.s.store.Values(r.ctx, r.key.Scope, r.contextID)
+		if err != nil {
+			r.finish(internal(err))
+			return
+		}
+		r.req.Values = agent.NewValues(m, r)
+	} else {
+		r.req.Values = agent.NewValues(nil, r)
+	}
+	r.finish(r.handle())
+}
+
+func (r *run) handle() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the agent panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return r.s.cfg.Agent.Handle(r.ctx, r.req, agent.NewUpdater(r))
+}
+
+// finish records the end that follows from what Handle returned, unless another end was recorded or the run
+// has not started. What Handle says after that is dropped.
+func (r *run) finish(err error) {
+	r.mu.Lock()
+	if r.ended || r.epoch == 0 {
+		r.mu.Unlock()
+		return
+	}
+	end := r.end(err)
+	r.ended = true
+	r.mu.Unlock()
+	r.settle(end)
+	close(r.done)
+}
+
+// end is the last record of the run: what ended its context decides, then what Handle returned.
+func (r *run) end(err error) taskstore.Record {
+	if err == nil {
+		err = r.failure
+	}
+	cause := context.Cause(r.ctx)
+	var over *overruled
+	switch {
+	case errors.Is(cause, agent.ErrCanceled):
+		return r.status(a2a.TaskStateCanceled, nil, false)
+	case err != nil && errors.As(cause, &over):
+		return r.failed(over.says)
+	case err != nil:
+		return r.failed(r.public(err))
+	case r.parked != nil:
+		return *r.parked
+	}
+	return r.status(a2a.TaskStateCompleted, nil, false)
+}
+
+// overruled is the cause of the context of a run that the host ends, and what the task then says.
+type overruled struct {
+	why  error
+	says string
+}
+
+func (o *overruled) Error() string { return o.why.Error() }
+func (o *overruled) Unwrap() error { return o.why }
+
+// overrule ends a run and records it at once, though Handle has not returned.
+func (r *run) overrule(o *overruled) {
+	r.cancel(o)
+	r.finish(o)
+}
+
+// public returns what a caller may read of an error of the agent.
+func (r *run) public(err error) string {
+	var e *a2a.Error
+	if errors.As(err, &e) && (e.Message != "" || e.Cause() == nil) {
+		if e.Cause() != nil {
+			r.req.Log.Warn("the task failed", "message", e.Error(), "err", e.Cause())
+		}
+		return e.Error()
+	}
+	id := errorID()
+	r.req.Log.Error("the agent failed", "errorId", id, "err", err)
+	return "The agent failed. Its operator finds the reason under the error id " + id + "."
+}
+
+func (r *run) failed(text string) taskstore.Record {
+	return r.status(a2a.TaskStateFailed, []*a2a.Part{a2a.TextPart(text)}, true)
+}
+
+// settle records the last word of the run, with the release of the task. Where a cancel came first that is
+// CANCELED, whatever the run wanted to say. A store that fails is tried again for as long as the server
+// lives; those who follow the task here are told at once.
+func (r *run) settle(rec taskstore.Record) {
+	defer r.s.follow.Break(r.key.Task, nil)
+	for p := first; ; p = p.wait(r.s.ctx) {
+		_, err := r.s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
+			Key: r.key, Epoch: r.epoch, Release: true, Records: []taskstore.Record{rec},
+		})
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, taskstore.ErrLatched):
+			rec = r.status(a2a.TaskStateCanceled, nil, false)
+			continue
+		case isVerdict(err):
+			r.s.dropped.Add(1)
+			r.req.Log.Warn("the run had lost its task; its end is dropped", "err", err)
+			return
+		}
+		r.broke(err)
+		if r.s.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// broke tells those who follow the task on this node that its log cannot be written.
+func (r *run) broke(err error) {
+	r.req.Log.Error("the store refused a write", "err", err)
+	r.s.follow.Break(r.key.Task, internal(err))
+}
+
+// write commits one record of the running agent.
+func (r *run) write(ch taskstore.Change) (taskstore.Receipt, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writeLocked(ch)
+}
+
+func (r *run) writeLocked(ch taskstore.Change) (taskstore.Receipt, error) {
+	switch {
+	case r.failure != nil:
+		return taskstore.Receipt{}, r.failure
+	case r.ended, r.parked != nil:
+		return taskstore.Receipt{}, agent.ErrEnded
+	}
+	r.alive()
+	ch.Key, ch.Epoch = r.key, r.epoch
+	rec, err := r.s.store.Commit(context.WithoutCancel(r.ctx), ch)
+	switch {
+	case err == nil:
+		return rec, nil
+	case errors.Is(err, taskstore.ErrLatched):
+		return rec, agent.ErrCanceled
+	case errors.Is(err, taskstore.ErrConflict):
+		return rec, err
+	case isVerdict(err):
+		r.lost(err)
+		return rec, agent.ErrEnded
+	}
+	r.failure = internal(err)
+	r.broke(err)
+	r.cancel(r.failure)
+	return rec, r.failure
+}
+
+// lost ends a run whose task another took; the caller holds r.mu.
+func (r *run) lost(err error) {
+	r.ended = true
+	close(r.done)
+	r.s.dropped.Add(1)
+	r.req.Log.Warn("the run has lost its task", "err", err)
+	r.cancel(agent.ErrEnded)
+}
+
+// status is the record of a status of this run's task.
+func (r *run) status(state a2a.TaskState, parts []*a2a.Part, keep bool) taskstore.Record {
+	ev := &a2a.TaskStatusUpdateEvent{
+		TaskID: r.key.Task, ContextID: r.contextID,
+		Status: a2a.TaskStatus{State: state, Timestamp: now()},
+	}
+	if len(parts) > 0 {
+		ev.Status.Message = &a2a.Message{
+			MessageID: newID(), ContextID: r.contextID, TaskID: r.key.Task, Role: a2a.RoleAgent, Parts: parts,
+		}
+	}
+	return taskstore.Record{Entry: a2a.Entry{Event: ev}, Keep: keep}
+}
+
+// Status implements agent.Sink.
+func (r *run) Status(state a2a.TaskState, parts []*a2a.Part, keep bool) error {
+	rec := r.status(state, parts, keep)
+	if !state.Terminal() {
+		_, err := r.write(taskstore.Change{Records: []taskstore.Record{rec}})
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := r.writeLocked(taskstore.Change{Release: true, Records: []taskstore.Record{rec}})
+	if err == nil {
+		r.ended = true
+		close(r.done)
+	}
+	return err
+}
+
+// Artifact implements agent.Sink.
+func (r *run) Artifact(ev *a2a.TaskArtifactUpdateEvent) error {
+	ev.TaskID, ev.ContextID = r.key.Task, r.contextID
+	n := size(ev.Artifact)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if limit := r.s.cfg.Limits.Artifacts; r.bytes+n > limit {
+		return agent.Errorf("the artifacts of a task hold at most %d bytes (limit artifacts)", limit)
+	}
+	_, err := r.writeLocked(taskstore.Change{Records: []taskstore.Record{{Entry: a2a.Entry{Event: ev}}}})
+	if err == nil {
+		r.bytes += n
+	}
+	return err
+}
+
+func size(a *a2a.Artifact) (n int64) {
+	for _, p := range a.Parts {
+		switch c := p.Content.(type) {
+		case a2a.Text:
+			n += int64(len(c))
+		case a2a.Raw:
+			n += int64(len(c))
+		case a2a.URL:
+			n += int64(len(c))
+		case a2a.Data:
+			n += int64(len(c))
+		}
+	}
+	return n
+}
+
+// Park implements agent.Sink.
+func (r *run) Park(state a2a.TaskState, parts []*a2a.Part) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.failure != nil:
+		return r.failure
+	case r.ended, r.parked != nil:
+		return agent.ErrEnded
+	}
+	rec := r.status(state, parts, true)
+	r.parked = &rec
+	return nil
+}
+
+// Ask implements agent.Sink. The answer is read from the log, where whoever takes the message writes it, on
+// whatever node.
+func (r *run) Ask(ctx context.Context, state a2a.TaskState, parts []*a2a.Part) (*a2a.Message, error) {
+	r.asking.Store(true)
+	defer func() { r.asking.Store(false); r.alive() }()
+	rec, err := r.write(taskstore.Change{Records: []taskstore.Record{r.status(state, parts, true)}})
+	if err != nil {
+		return nil, err
+	}
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
+	answer, err := r.answer(both, rec.Generation)
+	if answer != nil || r.ctx.Err() != nil || ctx.Err() == nil {
+		return answer, err
+	}
+	_, werr := r.write(taskstore.Change{
+		IfStatus: rec.Generation, Records: []taskstore.Record{r.status(a2a.TaskStateWorking, nil, false)},
+	})
+	if errors.Is(werr, taskstore.ErrConflict) { // the answer was recorded first
+		return r.answer(r.ctx, rec.Generation)
+	}
+	if werr != nil {
+		return nil, werr
+	}
+	return nil, ctx.Err()
+}
+
+// answer returns the user's message of the first record after the question that has one.
+func (r *run) answer(ctx context.Context, question int64) (*a2a.Message, error) {
+	for rec, err := range r.s.follow.Follow(ctx, r.key, question) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Turn != nil {
+			return rec.Turn, nil
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// Committed implements agent.Sink.
+func (r *run) Committed() error {
+	_, err := r.write(taskstore.Change{Committed: true})
+	return err
+}
+
+// Alive implements agent.Sink.
+func (r *run) Alive() { r.alive() }
+
+func (r *run) alive() { r.beat.Store(time.Now().UnixNano()) }
+
+// SetValues implements agent.Sink.
+func (r *run) SetValues(m map[string]string) error {
+	_, err := r.write(taskstore.Change{Values: m})
+	return err
+}
+
+// HasArtifact implements agent.Sink.
+func (r *run) HasArtifact(id string) bool {
+	for _, a := range r.req.Task.Artifacts {
+		if a.ArtifactID == id {
+			return true
+		}
+	}
+	return false
+}
+
+var _ agent.Sink = (*run)(nil)
