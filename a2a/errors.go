@@ -116,6 +116,15 @@ func (c ErrorCode) Name() string { return c.row().name }
 // Reason returns the reason of ErrorInfo, such as TASK_NOT_FOUND.
 func (c ErrorCode) Reason() string { return c.row().reason }
 
+// RPC returns the number that a JSON-RPC response carries: c itself, but for a body that is not JSON the
+// protocol's own error for media types, which every client knows.
+func (c ErrorCode) RPC() int32 {
+	if c == ErrUnsupportedMediaType {
+		c = ErrContentTypeNotSupported
+	}
+	return int32(c)
+}
+
 // Status returns the gRPC status.
 func (c ErrorCode) Status() Status { return c.row().status }
 

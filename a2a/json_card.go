@@ -253,18 +253,32 @@ func (q *SecurityRequirement) AppendJSON(b []byte) []byte {
 }
 
 // decode takes both forms of a requirement: {"schemes":{"oauth":{"list":["read"]}}} as the proto has it, and
-// {"oauth":["read"]} as OpenAPI and earlier versions have it.
+// {"oauth":["read"]} as OpenAPI and earlier versions have it. Beside schemes, other members are unknown fields.
 func (q *SecurityRequirement) decode(r *jsonx.Reader) {
-	plain := map[string][]string{}
+	var schemes map[string][]string
+	plain, odd := map[string][]string{}, false
 	for name := range r.RawFields() {
-		switch kind := r.Kind(); {
-		case kind == '[':
-			plain[name] = decodeStrings(r)
+		switch {
+		case r.Kind() == '[':
+			scopes := []string{}
+			for range r.Elems() {
+				if r.Kind() != '"' {
+					odd = true
+					continue
+				}
+				scopes = append(scopes, r.String())
+			}
+			plain[name] = scopes
 		case name == "schemes" && !r.Null():
-			q.Schemes = decodeScopes(r)
+			schemes = decodeScopes(r)
 		}
 	}
-	if q.Schemes == nil {
+	switch {
+	case schemes != nil:
+		q.Schemes = schemes
+	case odd:
+		r.Fail("must be scopes by scheme: lists of strings")
+	default:
 		q.Schemes = plain
 	}
 }

@@ -1,0 +1,106 @@
+package httpx
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// Media types of bodies.
+const (
+	MediaTypeJSON = "application/json"
+	MediaTypeA2A  = "application/a2a+json" // specification 14.1.1
+)
+
+// ReadBody reads the request body, at most MaxBody bytes in BodyTimeout, and wants its media type to be JSON. A
+// body without one must be empty. The bytes are good until FreeBody.
+func (x *Exchange) ReadBody() ([]byte, error) {
+	types := x.Request.Header["Content-Type"]
+	if len(types) > 0 && (len(types) > 1 || !IsJSON(types[0])) {
+		return nil, a2a.Errorf(a2a.ErrUnsupportedMediaType, "Content-Type %q is not supported: send %s or %s in UTF-8",
+			clip(strings.Join(types, ", ")), MediaTypeA2A, MediaTypeJSON)
+	}
+	if enc := x.Request.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, a2a.Errorf(a2a.ErrUnsupportedMediaType, "Content-Encoding %q is not supported: send the body as it is", clip(enc))
+	}
+	if x.Request.ContentLength == 0 {
+		return nil, nil
+	}
+	if x.Request.ContentLength > x.opts.MaxBody {
+		return nil, x.tooLarge()
+	}
+	body, err := x.readAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(types) == 0 && len(body) > 0 {
+		return nil, a2a.Errorf(a2a.ErrUnsupportedMediaType, "the body has no Content-Type: send %s or %s", MediaTypeA2A, MediaTypeJSON)
+	}
+	return body, nil
+}
+
+func (x *Exchange) readAll() ([]byte, error) {
+	// After the end of the body net/http takes the deadline off again.
+	if err := x.rc.SetReadDeadline(time.Now().Add(x.opts.BodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, err
+	}
+	x.body = getBuffer()
+	var err error
+	*x.body, err = appendAll(*x.body, http.MaxBytesReader(x.w, x.Request.Body, x.opts.MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case err == nil:
+		return *x.body, nil
+	case errors.As(err, &tooLarge):
+		return nil, x.tooLarge()
+	}
+	x.w.Header().Set("Connection", "close") // the rest of the body is not waited for
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, a2a.Errorf(a2a.ErrRequestTimeout, "the request body did not arrive in %v", x.opts.BodyTimeout)
+	}
+	return nil, a2a.Errorf(a2a.ErrInvalidRequest, "the request body could not be read").WithCause(err)
+}
+
+func (x *Exchange) tooLarge() error {
+	x.w.Header().Set("Connection", "close")
+	e := a2a.Errorf(a2a.ErrTooLarge, "the request body is over the limit of %d bytes", x.opts.MaxBody)
+	e.Metadata = map[string]string{"limit": "body", "bytes": fmt.Sprint(x.opts.MaxBody)}
+	return e
+}
+
+// FreeBody gives the memory of the request body back. What was decoded from it stays good.
+func (x *Exchange) FreeBody() {
+	if x.body != nil {
+		putBuffer(x.body)
+		x.body = nil
+	}
+}
+
+// IsJSON reports whether a Content-Type is JSON in UTF-8.
+func IsJSON(contentType string) bool {
+	switch contentType {
+	case MediaTypeJSON, MediaTypeA2A:
+		return true
+	}
+	t, params, err := mime.ParseMediaType(contentType)
+	if err != nil || t != MediaTypeJSON && t != MediaTypeA2A {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// clip shortens what a caller sent for a message that quotes it.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
