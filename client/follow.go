@@ -1,0 +1,336 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// Send sends a message and yields what comes of it, as [Client.SendStreamingMessage] does, and goes on when the
+// stream is lost: once an entry has named the task, Send subscribes to that task again, for as long as it takes
+// with pauses of 100 ms to 5 s, until for a minute nothing was heard. The message is never sent twice; an error
+// before the first entry is the caller's, who alone knows whether it may be.
+//
+// The first entry after a lost stream is the Task as it is then, with what was missed. So entries are to be folded
+// with [a2a.Task.Apply], to which a Task is a new beginning, and not just printed one after the other.
+//
+// It ends after a Message, a terminal state, or INPUT_REQUIRED. AUTH_REQUIRED does not end it, since the
+// authorization mostly comes by another way; only an agent that closes the stream then does.
+//
+// Where the card offers no streaming, the message is sent with ReturnImmediately, and the Task is yielded whenever
+// it is found changed, see Options.Poll.
+//
+// When ctx ends, the last yield is its error.
+func (c *Client) Send(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Entry, error] {
+	return func(yield func(a2a.Entry, error) bool) {
+		f := c.follower(ctx, yield, sendEnds)
+		f.resumes = req.Message != nil && req.Message.TaskID != ""
+		if req.Configuration != nil {
+			f.history = req.Configuration.HistoryLength
+		}
+		if !c.streams() {
+			f.sendAndPoll(req)
+			return
+		}
+		done, err := f.read(c.SendStreamingMessage(ctx, req))
+		switch {
+		case done:
+		case f.task == "":
+			f.fail(err)
+		default:
+			f.run(err)
+		}
+	}
+}
+
+func sendEnds(s a2a.TaskState) bool { return s.Terminal() || s == a2a.TaskStateInputRequired }
+
+// Follow yields a task as it is and then its updates, as [Client.SubscribeToTask] does, and goes on when the stream
+// is lost, as [Client.Send] does: after that comes the Task again. An error before the first entry is the caller's.
+// It ends at a terminal state, or when an agent closes the stream because the task waits for its caller. Of a task
+// that has ended it yields the Task, once.
+//
+// Where there is no streaming, the Task is yielded whenever it is found changed, see Options.Poll.
+//
+// A task that is gone is an error (ErrTaskNotFound). When ctx ends, the last yield is its error.
+func (c *Client) Follow(ctx context.Context, taskID string) iter.Seq2[a2a.Entry, error] {
+	return c.follow(ctx, taskID, a2a.TaskState.Terminal)
+}
+
+func (c *Client) follow(ctx context.Context, taskID string, ends func(a2a.TaskState) bool) iter.Seq2[a2a.Entry, error] {
+	return func(yield func(a2a.Entry, error) bool) {
+		f := c.follower(ctx, yield, ends)
+		f.task = taskID
+		f.run(nil)
+	}
+}
+
+// Wait waits until a task has ended or waits for its caller, and returns it as the agent has it then. It follows
+// the task's stream where the card offers one, and asks from time to time where not, see Options.Poll.
+func (c *Client) Wait(ctx context.Context, taskID string) (*a2a.Task, error) {
+	var last a2a.Event
+	ends := func(s a2a.TaskState) bool { return s.Terminal() || s.Interrupted() }
+	for e, err := range c.follow(ctx, taskID, ends) {
+		if err != nil {
+			return nil, err
+		}
+		last = e.Event
+	}
+	if task, ok := last.(*a2a.Task); ok {
+		return task, nil
+	}
+	f := c.follower(ctx, nil, nil)
+	f.task, f.seen = taskID, true
+	return f.get()
+}
+
+// follower is a reader of one task, through all the streams and requests that it takes.
+type follower struct {
+	c       *Client
+	ctx     context.Context
+	yield   func(a2a.Entry, error) bool
+	ends    func(a2a.TaskState) bool // whether the reader has all it wants
+	history *int32                   // as in GetTaskRequest
+	retry   retry
+	sum     [sha256.Size]byte // of the task as last asked for
+
+	task    string        // its id; empty: not known yet
+	state   a2a.TaskState // as last heard
+	seen    bool          // an entry was yielded
+	resumes bool          // the next entry may show the task as it was before the message that resumes it
+}
+
+func (c *Client) follower(ctx context.Context, yield func(a2a.Entry, error) bool, ends func(a2a.TaskState) bool) *follower {
+	return &follower{c: c, ctx: ctx, yield: yield, ends: ends, retry: retry{c: c}}
+}
+
+// fail ends the reading with an error.
+func (f *follower) fail(err error) {
+	if f.ctx.Err() != nil {
+		err = f.ctx.Err()
+	}
+	f.yield(a2a.Entry{}, err)
+}
+
+// run reads the task to its end. lost says how an earlier stream ended, if there was one.
+func (f *follower) run(lost error) {
+	for {
+		switch {
+		case lost == nil:
+		case noStream(lost):
+			f.poll(0, lost)
+			return
+		default:
+			if err := f.again(lost); err != nil {
+				f.fail(err)
+				return
+			}
+		}
+		var done bool
+		if done, lost = f.read(f.c.SubscribeToTask(f.ctx, &a2a.SubscribeToTaskRequest{ID: f.task})); done {
+			return
+		}
+	}
+}
+
+// noStream reports whether there is nothing to subscribe to: the task has ended or is gone, or the agent does not
+// do it. GetTask knows which.
+func noStream(err error) bool {
+	switch a2a.AsError(err).Code {
+	case a2a.ErrUnsupportedOperation, a2a.ErrTaskNotFound, a2a.ErrMethodNotFound, a2a.ErrMethodNotAllowed:
+		return true
+	default:
+		return false
+	}
+}
+
+var errEndedEarly = a2a.Errorf(a2a.ErrUnavailable, "the stream ended before the task did")
+
+// read yields the entries of a stream. It returns true when the reader has all it wants, and otherwise why the
+// stream came to its end.
+func (f *follower) read(entries iter.Seq2[a2a.Entry, error]) (done bool, lost error) {
+	began, n := time.Now(), 0
+	defer func() {
+		// A stream that only ever shows the task as it is and breaks again is no progress, unless it held.
+		if n > 1 || n == 1 && time.Since(began) >= f.c.timing.most {
+			f.retry.reset()
+		}
+	}()
+	rejoined := f.seen
+	for e, err := range entries {
+		if err != nil {
+			return false, err
+		}
+		if _, ok := e.Event.(*a2a.Task); rejoined && n == 0 && !ok {
+			return false, a2a.Errorf(a2a.ErrInvalidAgentResponse,
+				"the subscription did not begin with the Task (specification 3.1.6): what was missed is not known")
+		}
+		n++
+		if !f.take(e) {
+			return true, nil
+		}
+	}
+	switch {
+	case n > 0 && (f.state.Terminal() || f.state.Interrupted()):
+		return true, nil
+	case f.task == "":
+		return false, a2a.Errorf(a2a.ErrInvalidAgentResponse, "the stream ended without an event")
+	}
+	return false, errEndedEarly
+}
+
+// take yields an entry and reports whether the reader wants more.
+func (f *follower) take(e a2a.Entry) bool {
+	ended := false
+	switch ev := e.Event.(type) {
+	case *a2a.Task:
+		ended = f.enters(ev.ID, ev.Status.State)
+	case *a2a.TaskStatusUpdateEvent:
+		ended = f.enters(ev.TaskID, ev.Status.State)
+	case *a2a.TaskArtifactUpdateEvent:
+		f.task = cmp.Or(f.task, ev.TaskID)
+	case *a2a.Message:
+		ended = true
+	}
+	f.resumes, f.seen = false, true
+	return f.yield(e, nil) && !ended
+}
+
+// enters notes a state that the task is in and reports whether the reader wants no more than that.
+func (f *follower) enters(task string, s a2a.TaskState) bool {
+	f.task, f.state = cmp.Or(f.task, task), s
+	return f.ends(s) && !(f.resumes && s.Interrupted())
+}
+
+// sendAndPoll is Send for an agent without streams.
+func (f *follower) sendAndPoll(req *a2a.SendMessageRequest) {
+	now := *req
+	now.Configuration = new(a2a.SendMessageConfiguration)
+	if req.Configuration != nil {
+		*now.Configuration = *req.Configuration
+	}
+	now.Configuration.ReturnImmediately = true
+	res, err := f.c.SendMessage(f.ctx, &now)
+	if err != nil {
+		f.fail(err)
+		return
+	}
+	if task, ok := res.(*a2a.Task); ok {
+		f.changed(task)
+	}
+	if f.take(a2a.NewEntry(0, res)) {
+		f.poll(f.c.poll, nil)
+	}
+}
+
+// poll asks for the task until it ends, first after wait, and yields it when it has changed. why says what was
+// hoped for instead.
+func (f *follower) poll(wait time.Duration, why error) {
+	f.c.log.DebugContext(f.ctx, "there is no stream, asking for the task", "task", f.task, "error", why)
+	for {
+		if err := sleep(f.ctx, wait); err != nil {
+			f.fail(err)
+			return
+		}
+		task, err := f.get()
+		if err != nil {
+			f.fail(err)
+			return
+		}
+		wait = min(max(f.c.poll, wait*3/2), 5*f.c.poll)
+		if f.changed(task) {
+			wait = f.c.poll
+			if !f.take(a2a.NewEntry(0, task)) {
+				return
+			}
+		} else if f.ends(task.Status.State) {
+			return
+		}
+	}
+}
+
+// changed reports whether task is another than at the last call.
+func (f *follower) changed(task *a2a.Task) bool {
+	last := f.sum
+	f.sum = sha256.Sum256(task.AppendJSON(nil))
+	return f.sum != last
+}
+
+// get returns the task, however often it takes to ask.
+func (f *follower) get() (*a2a.Task, error) {
+	for {
+		task, err := f.c.GetTask(f.ctx, &a2a.GetTaskRequest{ID: f.task, HistoryLength: f.history})
+		if err == nil {
+			f.retry.reset()
+			return task, nil
+		}
+		if err := f.again(err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// again waits before the next try, or returns the error that ends them. Before the first entry there is none: who
+// never reached the agent learns so at once.
+func (f *follower) again(err error) error {
+	if !f.seen {
+		return err
+	}
+	return f.retry.pause(f.ctx, f.task, err)
+}
+
+// timing says how a lost connection is tried again: with pauses that double from first to most, until for giveUp
+// nothing was heard.
+type timing struct{ first, most, giveUp time.Duration }
+
+var defaultTiming = timing{first: 100 * time.Millisecond, most: 5 * time.Second, giveUp: time.Minute}
+
+// retry is what is known of a connection that was lost.
+type retry struct {
+	c     *Client
+	since time.Time     // when it was lost; zero: it was not
+	delay time.Duration // the next pause
+}
+
+// reset says that there was progress.
+func (r *retry) reset() { r.since = time.Time{} }
+
+// pause waits before the next try. It returns an error when there is to be none: that of ctx, or err, if it is one
+// that another try will not change, or if it is time to give up.
+func (r *retry) pause(ctx context.Context, task string, err error) error {
+	t := &r.c.timing
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if r.since.IsZero() {
+		r.since, r.delay = time.Now(), t.first
+	}
+	if !transient(err) || time.Since(r.since) >= t.giveUp {
+		return err
+	}
+	delay := r.delay/2 + rand.N(r.delay/2+1) //nolint:gosec // jitter is no secret
+	r.delay = min(2*r.delay, t.most)
+	var e *a2a.Error
+	if errors.As(err, &e) {
+		delay = max(delay, min(e.RetryAfter, t.giveUp))
+	}
+	r.c.log.DebugContext(ctx, "the agent was lost, trying again", "task", task, "in", delay, "error", err)
+	return sleep(ctx, delay)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
