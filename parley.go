@@ -1,0 +1,305 @@
+// Package parley puts an agent on A2A 1.0: one [Host] is an agent, its tasks, its card and the three
+// protocol bindings, in one http.Handler and one gRPC service.
+package parley
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/agent"
+	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
+	"github.com/parley-a2a/parley/binding/jsonrpc"
+	"github.com/parley-a2a/parley/binding/rest"
+	"github.com/parley-a2a/parley/server"
+	"github.com/parley-a2a/parley/taskstore"
+)
+
+// Where a host listens unless it is told otherwise.
+const (
+	DefaultListen     = "127.0.0.1:41241"
+	DefaultGRPCListen = "127.0.0.1:41242"
+)
+
+// NoListen in place of an address says: not at all.
+const NoListen = "none"
+
+// Config says what a host serves. Name is required; every other zero value has a default.
+type Config struct {
+	// What the agent card says (specification 4.4.1).
+	Name               string
+	Description        string // default: the name
+	Version            string // of the agent; default 0.1.0
+	Provider           *a2a.AgentProvider
+	DocumentationURL   string
+	IconURL            string
+	Skills             []*a2a.AgentSkill // default: one with the agent's name and description
+	DefaultInputModes  []string          // default text/plain and application/json
+	DefaultOutputModes []string          // default text/plain and application/json
+	Extensions         []*a2a.AgentExtension
+	NoStreaming        bool // do not offer streams
+	// ExtendedCard returns the card for authenticated callers (specification 3.1.11); nil: there is none.
+	ExtendedCard func(context.Context, a2a.Caller) (*a2a.AgentCard, error)
+
+	// AgentName is the agent's routing word, under which its tasks are kept: letters, digits, - and _.
+	// Default: made from Name.
+	AgentName string
+	// Store keeps the tasks; default: in memory, for as long as the process lives.
+	Store taskstore.Store
+
+	// Listen and GRPCListen are TCP addresses; port 0 takes a free one, NoListen none.
+	Listen, GRPCListen string
+	// PublicURL and PublicGRPCURL are what the card says in place of the addresses listened at: where
+	// callers reach the host through proxies. PublicURL may have a path, below which a proxy finds us.
+	PublicURL, PublicGRPCURL string
+
+	// Authenticate identifies callers; nil: everybody is the same anonymous caller.
+	Authenticate a2a.Authenticate
+	// Public says that anonymous callers are strangers to each other: none may list tasks. Without an
+	// authenticator, a host that listens beyond loopback must set it.
+	Public bool
+
+	Limits  server.Limits
+	Times   server.Times
+	MaxBody int64 // bytes of a request; default 10 MiB
+	// Queue is how many messages may wait for tasks that are working; zero: they are refused.
+	Queue int
+	// Grace is how long runs may go on after a shutdown began; default 10 s.
+	Grace time.Duration
+	// Log gets what callers do not; default slog.Default.
+	Log *slog.Logger
+}
+
+func (c *Config) defaults() {
+	c.Description = cmp.Or(c.Description, c.Name)
+	c.Version = cmp.Or(c.Version, "0.1.0")
+	c.AgentName = cmp.Or(c.AgentName, routingWord(c.Name))
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.GRPCListen = cmp.Or(c.GRPCListen, DefaultGRPCListen)
+	c.MaxBody = cmp.Or(c.MaxBody, 10<<20)
+	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	if c.Skills == nil {
+		c.Skills = []*a2a.AgentSkill{{ID: c.AgentName, Name: c.Name, Description: c.Description, Tags: []string{c.AgentName}}}
+	}
+	if c.DefaultInputModes == nil {
+		c.DefaultInputModes = []string{"text/plain", "application/json"}
+	}
+	if c.DefaultOutputModes == nil {
+		c.DefaultOutputModes = []string{"text/plain", "application/json"}
+	}
+	if c.Store == nil {
+		c.Store = taskstore.NewMemory(taskstore.MemoryOptions{})
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+}
+
+// Host is an agent on A2A. It is an http.Handler that serves the card, JSON-RPC and REST; RegisterGRPC adds
+// the third binding to a gRPC server.
+type Host struct {
+	cfg    Config
+	server *server.Server
+	grpc   *grpcbinding.Handler
+	mux    http.Handler
+
+	mu       sync.RWMutex
+	card     *cardFile
+	hosts    map[string]bool // Host headers that are ours
+	draining bool
+}
+
+// New returns a host that is ready to serve. Call Shutdown when it is no longer needed.
+func New(cfg Config, a agent.Agent) (*Host, error) {
+	if cfg.Name == "" {
+		return nil, errors.New("parley: Config.Name is required")
+	}
+	cfg.defaults()
+	h := &Host{cfg: cfg}
+	srv, err := server.New(server.Config{
+		Agent: a, Name: cfg.AgentName, Store: cfg.Store, Card: h.Card, ExtendedCard: cfg.ExtendedCard,
+		Log: cfg.Log, Limits: cfg.Limits, Times: cfg.Times, Queue: cfg.Queue, NoAnonymousLists: cfg.Public,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.server = srv
+	h.grpc = grpcbinding.NewHandler(srv, grpcbinding.HandlerOptions{Authenticate: cfg.Authenticate, Log: cfg.Log})
+	if err := h.announce(cfg.Listen, cfg.GRPCListen); err != nil {
+		return nil, err
+	}
+	h.mux = h.routes()
+	return h, nil
+}
+
+// Service returns the host's operations, for callers in the same process.
+func (h *Host) Service() a2a.Service { return h.server }
+
+// RegisterGRPC adds the gRPC binding to a server that was made with [GRPCServerOptions].
+func (h *Host) RegisterGRPC(s grpc.ServiceRegistrar) { h.grpc.Register(s) }
+
+// GRPCServerOptions are the options that a gRPC server needs to carry the binding.
+func (h *Host) GRPCServerOptions() []grpc.ServerOption {
+	return append(grpcbinding.ServerOptions(), grpc.MaxRecvMsgSize(int(h.cfg.MaxBody)))
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+func (h *Host) routes() http.Handler {
+	opts := jsonrpc.Options{Authenticate: h.cfg.Authenticate, Log: h.cfg.Log, MaxBody: h.cfg.MaxBody}
+	rpc := jsonrpc.NewHandler(h.server, opts)
+	mux := http.NewServeMux()
+	mux.HandleFunc(a2a.CardPath, h.serveCard)
+	mux.Handle("/{$}", rpc)
+	mux.Handle("/a2a/jsonrpc", rpc)
+	mux.Handle("/a2a/jsonrpc/{$}", rpc)
+	mux.Handle("/a2a/rest/", http.StripPrefix("/a2a/rest", rest.NewHandler(h.server, opts)))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", h.serveReady)
+	return h.guard(mux)
+}
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n"))
+}
+
+func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) {
+	h.mu.RLock()
+	draining := h.draining
+	h.mu.RUnlock()
+	if draining {
+		plain(w, http.StatusServiceUnavailable, "shutting down")
+		return
+	}
+	plain(w, http.StatusOK, "ready")
+}
+
+// Listeners opens what the configuration says to listen at. One that is NoListen is nil.
+func (h *Host) Listeners(ctx context.Context) (httpL, grpcL net.Listener, err error) {
+	var lc net.ListenConfig
+	open := func(addr string) (net.Listener, error) {
+		if addr == NoListen {
+			return nil, nil
+		}
+		if err := h.checkListen(addr); err != nil {
+			return nil, err
+		}
+		return lc.Listen(ctx, "tcp", addr)
+	}
+	if httpL, err = open(h.cfg.Listen); err != nil {
+		return nil, nil, err
+	}
+	if grpcL, err = open(h.cfg.GRPCListen); err != nil {
+		if httpL != nil {
+			_ = httpL.Close()
+		}
+		return nil, nil, err
+	}
+	return httpL, grpcL, nil
+}
+
+// checkListen refuses to open an agent to a network when nobody asks who calls.
+func (h *Host) checkListen(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("parley: %q is not an address to listen at: %w", addr, err)
+	}
+	if isLoopback(host) || h.cfg.Authenticate != nil || h.cfg.Public {
+		return nil
+	}
+	return fmt.Errorf("parley: %s is reachable from other machines, and this host does not ask who calls: listen at 127.0.0.1, set an authenticator, or say that the agent is public (--anonymous)", addr)
+}
+
+// Serve serves on the listeners until ctx ends, then lets runs finish for the grace and returns nil. A nil
+// listener is left out. The card names the listeners' addresses where no public URL is configured.
+func (h *Host) Serve(ctx context.Context, httpL, grpcL net.Listener) error {
+	if err := h.announce(address(httpL), address(grpcL)); err != nil {
+		return err
+	}
+	hs := &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(h.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	gs := grpc.NewServer(h.GRPCServerOptions()...)
+	h.RegisterGRPC(gs)
+	failed := make(chan error, 2)
+	if httpL != nil {
+		go func() { failed <- hs.Serve(httpL) }()
+	}
+	if grpcL != nil {
+		go func() { failed <- gs.Serve(grpcL) }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.Grace)
+	defer cancel()
+	h.Shutdown(grace)
+	h.closeServers(hs, gs)
+	return err
+}
+
+// closeServers lets the last answers out and ends what then is still open.
+func (h *Host) closeServers(hs *http.Server, gs *grpc.Server) {
+	last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	stopped := make(chan struct{})
+	go func() { gs.GracefulStop(); close(stopped) }()
+	if hs.Shutdown(last) != nil {
+		_ = hs.Close()
+	}
+	select {
+	case <-stopped:
+	case <-last.Done():
+		gs.Stop()
+	}
+}
+
+func address(l net.Listener) string {
+	if l == nil {
+		return NoListen
+	}
+	return l.Addr().String()
+}
+
+// Shutdown ends the host's agent: new messages are refused as unavailable, runs may finish until ctx ends,
+// and the rest is recorded as interrupted by a restart. The store stays open: who made it closes it.
+func (h *Host) Shutdown(ctx context.Context) {
+	h.mu.Lock()
+	h.draining = true
+	h.mu.Unlock()
+	h.server.Shutdown(ctx)
+}
+
+// ListenAndServe serves an agent at the configured addresses until ctx ends or the process gets SIGINT or
+// SIGTERM. It returns nil after an orderly end.
+func ListenAndServe(ctx context.Context, cfg Config, a agent.Agent) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	h, err := New(cfg, a)
+	if err != nil {
+		return err
+	}
+	httpL, grpcL, err := h.Listeners(ctx)
+	if err != nil {
+		return err
+	}
+	return h.Serve(ctx, httpL, grpcL)
+}
