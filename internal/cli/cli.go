@@ -1,0 +1,266 @@
+// Package cli is the command line of parley: the commands of the a2a-cli specification as a client of any
+// A2A 1.0 agent, and serve, which runs an agent.
+//
+// What a command prints on stdout is its result and nothing else; all that is said about the work goes to
+// stderr. Exit codes and error codes are those of the specification's section 11.6 and appendix D.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/client"
+)
+
+// Main runs the command that args name, without the program's own name, and returns the exit code.
+//
+// SIGINT and SIGTERM ask the command to end; a second one ends the process at once.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	a := &app{in: stdin, out: stdout, err: stderr, json: asksForJSON(args)}
+	root := a.root()
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	f := failureOf(err)
+	a.report(f)
+	return f.exit
+}
+
+// app is what the commands share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	json     bool // errors are reported as JSON on stdout
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "parley",
+		Short:         "Put an agent on A2A 1.0, and talk to agents",
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Example: `  parley serve                     run Revisor, an agent that counts texts
+  parley send "How long is this?"  ask it
+  parley card get -a example.com   see what another agent can do`,
+	}
+	root.Flags().BoolP("version", "v", false, "print the version")
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(a.out, cmd) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { writeHelp(a.err, cmd); return nil })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return usage("%s", err.Error()).seeHelp(cmd)
+	})
+	root.AddCommand(a.serve(), a.send(), a.task(), a.card(), optionsTopic(), &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of parley",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(a.out, version())
+			return err
+		},
+	})
+	return group(root)
+}
+
+// group makes a command that has nothing to do itself print its help, and refuse a word that is none of its
+// commands.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		f := usage("there is no command %q", cmd.CommandPath()+" "+args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			f.hint = "did you mean " + near[0] + "?"
+		}
+		return f.seeHelp(cmd)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage("%s takes no argument, got %q", cmd.CommandPath(), args[0]).seeHelp(cmd)
+}
+
+// version returns the program's version and the protocol's.
+func version() string {
+	v := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v = info.Main.Version
+	}
+	return "parley " + v + " (A2A " + a2a.Version + ")"
+}
+
+// Error codes of the specification, appendix D.
+const (
+	errUsage              = "A2ACLI_ERR_USAGE"
+	errCardNotFound       = "A2ACLI_ERR_CARD_NOT_FOUND"
+	errCardInvalid        = "A2ACLI_ERR_CARD_INVALID"
+	errUnreachable        = "A2ACLI_ERR_UNREACHABLE"
+	errCredentialsMissing = "A2ACLI_ERR_CREDENTIALS_MISSING" //nolint:gosec // the name of an error
+	errAuthFailed         = "A2ACLI_ERR_AUTH_FAILED"
+	errTimeout            = "A2ACLI_ERR_TIMEOUT"
+	errInternal           = "A2ACLI_ERR_INTERNAL"
+)
+
+// exitOf maps the codes whose exit code is not 1 (specification 11.6).
+var exitOf = map[string]int{
+	errUsage: 2, errCardNotFound: 3, errUnreachable: 3, errCredentialsMissing: 4, errAuthFailed: 4, errTimeout: 5,
+}
+
+// failure is an error as it is reported: by its code, in words, and with what to do next.
+type failure struct {
+	code    string // an error name of the protocol, or A2ACLI_ERR_…
+	exit    int
+	message string
+	hint    string
+	a2aCode a2a.ErrorCode // zero: the agent said nothing
+}
+
+func (f *failure) Error() string { return f.message }
+
+func fail(code, hint, format string, args ...any) *failure {
+	exit, ok := exitOf[code]
+	if !ok {
+		exit = 1
+	}
+	return &failure{code: code, exit: exit, hint: hint, message: fmt.Sprintf(format, args...)}
+}
+
+func usage(format string, args ...any) *failure { return fail(errUsage, "", format, args...) }
+
+// seeHelp ends the hint of a usage error with where the command's flags are explained.
+func (f *failure) seeHelp(cmd *cobra.Command) *failure {
+	if f.code != errUsage || strings.Contains(f.hint, "--help") {
+		return f
+	}
+	if f.hint != "" {
+		f.hint += "; "
+	}
+	f.hint += "see " + cmd.CommandPath() + " --help"
+	return f
+}
+
+// failureOf classifies an error (specification 11.4): what the protocol has a name for keeps that name.
+func failureOf(err error) *failure {
+	var f *failure
+	var e *a2a.Error
+	message := strings.TrimPrefix(err.Error(), "client: ")
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, client.ErrUnreachable):
+		return fail(errUnreachable, "check the address, and that the agent is running", "%s", message)
+	case errors.Is(err, client.ErrCardNotFound):
+		return fail(errCardNotFound, "check --agent-card: a host, the URL of a card, or a file", "%s", message)
+	case errors.Is(err, client.ErrCardInvalid):
+		return fail(errCardInvalid, "the card has to be mended by whoever runs the agent", "%s", message)
+	case errors.As(err, &e):
+		return protocolFailure(e)
+	}
+	return fail(errInternal, "", "%s", message)
+}
+
+func protocolFailure(e *a2a.Error) *failure {
+	f := &failure{code: e.Code.Name(), exit: 1, message: e.Error(), a2aCode: e.Code}
+	switch e.Code {
+	case a2a.ErrUnauthenticated, a2a.ErrPermissionDenied:
+		f.code, f.exit = errAuthFailed, 4
+	case a2a.ErrUnavailable:
+		f.code, f.exit = errUnreachable, 3
+		f.hint = "try again a little later"
+	case a2a.ErrTaskNotCancelable:
+		f.hint = "parley task get shows how the task ended"
+	case a2a.ErrTaskNotFound:
+		f.hint = "parley task list shows the tasks that the agent knows"
+	default:
+	}
+	return f
+}
+
+// report writes a failure: as the envelope of appendix B on stdout, or for people on stderr.
+func (a *app) report(f *failure) {
+	if !a.json {
+		name := ""
+		if f.a2aCode != 0 {
+			name = " (" + f.code + ")"
+		}
+		fmt.Fprintf(a.err, "Error: %s%s\n", visible(f.message), name) //nolint:errcheck // there is nowhere left to say so
+		if f.hint != "" {
+			fmt.Fprintf(a.err, "Hint: %s\n", visible(f.hint)) //nolint:errcheck // as above
+		}
+		return
+	}
+	var out envelope
+	out.Error.Code, out.Error.Message = f.code, f.message
+	if f.hint != "" {
+		out.Error.Hint = &f.hint
+	}
+	if f.a2aCode != 0 {
+		out.Error.A2ACode = &f.a2aCode
+	}
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(out) // there is nowhere left to say so
+}
+
+// envelope is the error object of appendix B.
+type envelope struct {
+	Error struct {
+		Code    string         `json:"code"`
+		Message string         `json:"message"`
+		Hint    *string        `json:"hint"`
+		A2ACode *a2a.ErrorCode `json:"a2aCode"`
+	} `json:"error"`
+}
+
+// asksForJSON reports whether a command line asks for JSON, for errors that come before its flags are
+// understood.
+func asksForJSON(args []string) bool {
+	value := os.Getenv(envName("output"))
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		next := slices.Concat(args[i+1:], []string{""})[0]
+		switch name, v, _ := strings.Cut(arg, "="); {
+		case arg == "-o", arg == "--output":
+			value = next
+		case name == "--output", name == "-o":
+			value = v
+		case arg == "-ojson":
+			value = "json"
+		}
+	}
+	return value == "json"
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// clientCommand is a command that talks to an agent.
+type clientCommand interface {
+	// check reads the flags and arguments, before anything is sent.
+	check(cmd *cobra.Command, f *clientFlags, args []string) error
+	// run does the work.
+	run(ctx context.Context, s *session) error
+}
+
+var errTimeLimit = errors.New("the time of --timeout is over")
+
+// client makes cmd run c.
+func (a *app) client(cmd *cobra.Command, c clientCommand) *cobra.Command {
+	f := new(clientFlags)
+	f.register(cmd.Flags())
+	cmd.Args = cobra.ArbitraryArgs // check has them
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := a.runClient(cmd, c, f, args)
+		var usage *failure
+		if errors.As(err, &usage) {
+			return usage.seeHelp(cmd)
+		}
+		return err
+	}
+	return cmd
+}
+
+func (a *app) runClient(cmd *cobra.Command, c clientCommand, f *clientFlags, args []string) error {
+	if err := fromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	a.json = f.output == "json"
+	if err := c.check(cmd, f, args); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTimeLimit)
+		defer cancel()
+	}
+	s := a.session(f)
+	defer s.close()
+	if err := c.run(ctx, s); err != nil {
+		return s.explain(ctx, err)
+	}
+	return nil
+}
+
+// oneID returns the id of a task that is a command's only argument.
+func oneID(cmd *cobra.Command, args []string) (string, error) {
+	switch {
+	case len(args) == 0 || args[0] == "":
+		return "", usage("%s: which task? Give its id", cmd.CommandPath())
+	case len(args) > 1:
+		return "", usage("%s takes one task, got %q too", cmd.CommandPath(), args[1])
+	}
+	return args[0], nil
+}
+
+// isTerminal reports whether a person sees what is written to w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

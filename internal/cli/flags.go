@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// defaultCard is the agent that is spoken to when none is named: the one that parley serve runs.
+const defaultCard = "http://127.0.0.1:41241"
+
+// clientFlags are the flags of every command that talks to an agent.
+type clientFlags struct {
+	card       string
+	output     string
+	stream     bool
+	transports []string
+	timeout    time.Duration
+	poll       time.Duration
+	bearer     string
+	apiKey     string
+	params     []string
+	version    string
+	insecure   bool
+	debug      bool
+	verbose    bool
+
+	bindings   []string    // transports in the protocol's words
+	header     http.Header // of the service parameters
+	extensions []string    // of the service parameters
+}
+
+// common is the annotation of the flags that a command's own help leaves to "parley help options".
+const common = "parley_common"
+
+func (f *clientFlags) register(fs *pflag.FlagSet) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.SortFlags = false
+	own.StringVarP(&f.card, "agent-card", "a", defaultCard, "the agent: a host, the URL of its card, or a file with it (`REF`)")
+	own.StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, or json, the protocol's own types")
+	own.BoolVar(&f.stream, "stream", false, "print events as they happen (json: one a line)")
+	own.StringSliceVar(&f.transports, "transport", nil,
+		"preferred `BINDING`, JSONRPC, GRPC or HTTP+JSON; repeatable, the best first (default: the card's order)")
+	own.DurationVar(&f.timeout, "timeout", 0, "give up after `TIME`, such as 30s; the task goes on (default: never)")
+	own.DurationVar(&f.poll, "poll-interval", 2*time.Second, "how often to look at a task where there is no stream (`TIME`)")
+	own.StringVar(&f.bearer, "bearer", "", "bearer `TOKEN`; seen in the list of processes and the shell's history: prefer $A2ACLI_BEARER")
+	own.StringVar(&f.apiKey, "api-key", "", "API `KEY`; seen like --bearer: prefer $A2ACLI_API_KEY")
+	own.StringArrayVar(&f.params, "svc-param", nil, "service parameter `K:V`, an HTTP header or gRPC metadata; repeatable")
+	own.StringVar(&f.version, "a2a-version", a2a.Version, "protocol `VERSION`: 1.0 or 1.0.x")
+	own.BoolVar(&f.insecure, "insecure", false, "do not verify TLS certificates, for development (default: verify)")
+	own.BoolVar(&f.debug, "debug", false, "log each request on stderr: transport, status, time")
+	own.BoolVar(&f.verbose, "verbose", false, "text with every part, id and metadata (default: concise)")
+	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{common: nil} })
+	fs.SortFlags = false
+	fs.AddFlagSet(own)
+}
+
+// check reads what the flags say, once they are all set.
+func (f *clientFlags) check() error {
+	if f.output != "text" && f.output != "json" {
+		return usage("--output %q: the formats are text and json", f.output)
+	}
+	if f.timeout < 0 {
+		return usage("--timeout %v: a time cannot be negative", f.timeout)
+	}
+	if f.poll <= 0 {
+		return usage("--poll-interval %v: must be longer than nothing", f.poll)
+	}
+	if f.card == "" {
+		return usage("--agent-card is empty: name a host, the URL of a card, or a file")
+	}
+	if err := a2a.CheckVersion(f.version); err != nil {
+		out := fail(a2a.ErrVersionNotSupported.Name(), "", "--a2a-version %q: parley speaks %s", f.version, a2a.Version)
+		out.a2aCode = a2a.ErrVersionNotSupported
+		return out
+	}
+	for _, t := range f.transports {
+		b, ok := bindingOf[strings.ToUpper(t)]
+		if !ok {
+			return usage("--transport %q: the bindings are JSONRPC, GRPC and HTTP+JSON", t)
+		}
+		f.bindings = append(f.bindings, b)
+	}
+	return f.checkParams()
+}
+
+var bindingOf = map[string]string{
+	a2a.BindingJSONRPC: a2a.BindingJSONRPC, "JSON-RPC": a2a.BindingJSONRPC,
+	a2a.BindingGRPC: a2a.BindingGRPC,
+	a2a.BindingREST: a2a.BindingREST, "REST": a2a.BindingREST,
+}
+
+// connectionHeaders belong to the connection and are no service parameters.
+var connectionHeaders = []string{"Connection", "Content-Length", "Content-Type", "Host", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func (f *clientFlags) checkParams() error {
+	f.header = http.Header{}
+	for _, p := range f.params {
+		name, value, ok := strings.Cut(p, ":")
+		name, value = http.CanonicalHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
+		switch {
+		case !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
+			return usage("--svc-param: want NAME:VALUE on one line, where NAME can be that of a header")
+		case name == http.CanonicalHeaderKey(a2a.VersionHeader):
+			return usage("--svc-param %s: say it with --a2a-version", name)
+		case slices.Contains(connectionHeaders, name) || strings.HasPrefix(name, "Grpc-"):
+			return usage("--svc-param %s: this name belongs to the connection", name)
+		case name == http.CanonicalHeaderKey(a2a.ExtensionsHeader):
+			f.extensions = append(f.extensions, a2a.ParseExtensions([]string{value})...)
+		default:
+			f.header.Add(name, value)
+		}
+	}
+	return nil
+}
+
+// envName returns the environment variable of a flag (specification 7.2).
+func envName(flag string) string {
+	return "A2ACLI_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// flagOnly are the flags that no environment variable sets: those that the specification excludes (7.2), and
+// what one message consists of.
+var flagOnly = []string{"stream", "help", "version", "text", "file", "data", "media-type", "message-id"}
+
+// fromEnvironment sets the flags that the command line does not from the environment. They do not count as
+// changed, so that explicit flags can be told apart.
+func fromEnvironment(fs *pflag.FlagSet) (err error) {
+	fs.VisitAll(func(flag *pflag.Flag) {
+		value := os.Getenv(envName(flag.Name))
+		if err != nil || flag.Changed || value == "" || slices.Contains(flagOnly, flag.Name) {
+			return
+		}
+		if e := flag.Value.Set(value); e != nil {
+			err = usage("%s=%q: %s", envName(flag.Name), value, e.Error())
+		}
+	})
+	return err
+}
+
+// optionsTopic is the help page of the flags that every client command has.
+func optionsTopic() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "options",
+		Short: "Flags of every command that talks to an agent",
+		Long: `Flags of every command that talks to an agent. All but --stream can come from the
+environment: A2ACLI_ and the name, such as A2ACLI_AGENT_CARD.`,
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(clientFlags).register(flags)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		_, _ = io.WriteString(cmd.OutOrStdout(), cmd.Long+"\n\n"+flagHelp(flags))
+	})
+	return cmd
+}
+
+// writeHelp writes what a command is for and how it is called, on one screen.
+func writeHelp(w io.Writer, cmd *cobra.Command) {
+	var b strings.Builder
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short
+	}
+	fmt.Fprintf(&b, "%s\n\nUsage: %s\n", about, useLine(cmd))
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "  %-11s %s\n", sub.Name(), sub.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	own, talks := pflag.NewFlagSet("", pflag.ContinueOnError), false
+	own.SortFlags = false
+	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[common]; ok {
+			talks = true
+		} else if f.Name != "help" {
+			own.AddFlag(f)
+		}
+	})
+	if own.HasAvailableFlags() {
+		b.WriteString("\nFlags:\n" + flagHelp(own))
+	}
+	if talks {
+		b.WriteString("\n-a REF (default " + defaultCard + "), -o json, --stream, --timeout ...:\nsee parley help options\n")
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+func useLine(cmd *cobra.Command) string {
+	if cmd.HasAvailableSubCommands() {
+		return cmd.CommandPath() + " COMMAND"
+	}
+	return cmd.UseLine()
+}
+
+// width is that of a screen.
+const width = 80
+
+// flagHelp returns a line or two for each flag, with its default unless that is none.
+func flagHelp(fs *pflag.FlagSet) string {
+	var names, about []string
+	column := 0
+	fs.VisitAll(func(f *pflag.Flag) {
+		value, text := pflag.UnquoteUsage(f)
+		text = strings.TrimSuffix(text, " ("+value+")") // a usage names its value so where no word of it does
+		name := "  --" + f.Name
+		if f.Shorthand != "" {
+			name = "  -" + f.Shorthand + ", --" + f.Name
+		}
+		if value != "" {
+			name += " " + value
+		}
+		if !slices.Contains([]string{"", "false", "0", "-1", "0s", "[]"}, f.DefValue) {
+			text += " (default " + f.DefValue + ")"
+		}
+		names, about = append(names, name), append(about, text)
+		column = max(column, len(name)+2)
+	})
+	var b strings.Builder
+	for i, name := range names {
+		line := fmt.Sprintf("%-*s", column, name)
+		for word := range strings.FieldsSeq(about[i]) {
+			if len(line)+len(word) > width-1 && len(line) > column {
+				b.WriteString(strings.TrimRight(line, " ") + "\n")
+				line = strings.Repeat(" ", column)
+			}
+			line += word + " "
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}

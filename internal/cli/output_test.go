@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain": "plain",
+		"Grüße 👩\u200d🚀 漢字\tتجربة": "Grüße 👩\u200d🚀 漢字\tتجربة",
+		"\x1b[31mred\x1b[0m":       `\x1b[31mred\x1b[0m`,
+		"a\rb\nc\x00\x7f":          `a\rb\nc\x00\x7f`,
+		"\u009b1m \u0085":          `\u009b1m \u0085`,
+		"\u202eabc\u2066\u2028":    `\u202eabc\u2066\u2028`,
+		"bad \xff\xc3( \ufffd end": `bad \xff\xc3( ` + "\ufffd end",
+	} {
+		if got := visible(in); got != want {
+			t.Errorf("visible(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestTaskText(t *testing.T) {
+	task := &a2a.Task{
+		ID: "t1", ContextID: "c1",
+		Status: a2a.TaskStatus{
+			State: a2a.TaskStateWorking, Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC),
+			Message: &a2a.Message{MessageID: "m2", Parts: []*a2a.Part{a2a.TextPart("one"), a2a.TextPart("two\n\nthree")}},
+		},
+		Artifacts: []*a2a.Artifact{
+			{ArtifactID: "a1", Parts: []*a2a.Part{
+				a2a.TextPart("chunk "), a2a.TextPart("chunk\n"),
+				{Content: a2a.Data(`{"b":[],"a":{"k":"\u001b"}}`), MediaType: "application/json"},
+				{Content: a2a.Raw("abc")},
+				a2a.TextPart("end"),
+				{Content: a2a.URL("https://example.com/x"), Filename: "x", MediaType: "image/png"},
+				{},
+			}},
+			{ArtifactID: "a2", Name: "empty"},
+		},
+		History:  []*a2a.Message{{MessageID: "m1", Role: a2a.RoleUser, Parts: []*a2a.Part{a2a.TextPart("hi")}}},
+		Metadata: a2a.Struct{"z": []byte("1"), "k": []byte(`"v"`)},
+	}
+	const concise = `Task: t1
+Context: c1
+State: WORKING
+Message:
+  one
+  two
+  
+  three
+
+Artifact: a1
+Text:
+  chunk chunk
+
+Data:
+  {
+    "b": [],
+    "a": {
+      "k": "\u001b"
+    }
+  }
+
+File: unnamed (3 bytes)
+Text:
+  end
+
+File: x (image/png, at https://example.com/x)
+Part: empty
+Artifact: empty
+`
+	show := func(verbose, history bool) string {
+		text := &text{verbose: verbose}
+		text.task(task, "", history)
+		return text.String()
+	}
+	if diff := cmp.Diff(concise, show(false, false)); diff != "" {
+		t.Errorf("concise (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(concise+"User:\n  hi\n\n", show(false, true)); diff != "" {
+		t.Errorf("with history (-want +got):\n%s", diff)
+	}
+	const verbose = `Task: t1
+Context: c1
+State: WORKING
+Updated: 2026-01-02T03:04:05.006Z
+Metadata:
+  {
+    "k": "v",
+    "z": 1
+  }
+
+Message-ID: m2
+Part: text
+Message:
+  one
+
+Part: text
+Message:
+  two
+  
+  three
+
+Artifact: a1
+Artifact-ID: a1
+Part: text
+Text:
+  chunk 
+
+Part: text
+Text:
+  chunk
+
+Part: data (application/json)
+Data:
+  {
+    "b": [],
+    "a": {
+      "k": "\u001b"
+    }
+  }
+
+Part: file
+File: unnamed (3 bytes)
+Part: text
+Text:
+  end
+
+Part: file (image/png)
+File: x (image/png, at https://example.com/x)
+Part: empty
+Artifact: empty
+Artifact-ID: a2
+Message-ID: m1
+Part: text
+User:
+  hi
+
+`
+	if diff := cmp.Diff(verbose, show(true, false)); diff != "" {
+		t.Errorf("verbose (-want +got):\n%s", diff)
+	}
+}
+
+func TestPartOrder(t *testing.T) {
+	var ps partSpecs
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	ps.register(fs)
+	err := fs.Parse([]string{"--text", "1", "--file", "2", "--text", "3", "--media-type", "text/x", "--data", "-", "--text=4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := partSpecs{{"text", "1", ""}, {"file", "2", ""}, {"text", "3", "text/x"}, {"data", "-", ""}, {"text", "4", ""}}
+	if diff := cmp.Diff(want, ps, cmp.AllowUnexported(partSpec{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMediaTypes(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                        "text/plain",
+		"plain":                   "text/plain",
+		"Grüße":                   "text/plain",
+		"\x00\x01\xff":            "application/octet-stream",
+		"\x89PNG\x0d\x0a\x1a\x0a": "image/png",
+		"%PDF-1.7":                "application/pdf",
+		"<html><body>":            "text/html",
+	} {
+		if got := typeByContent([]byte(content)); got != want {
+			t.Errorf("%q: %s, want %s", content, got, want)
+		}
+	}
+	if got := typeByName("a/b.JSON"); got != "application/json" {
+		t.Errorf("b.JSON: %s", got)
+	}
+}

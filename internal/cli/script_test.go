@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"parley": func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+	})
+}
+
+// TestScripts runs testdata/script/*.txtar against real processes. Besides the commands of testscript there are:
+//
+//	serve [flags]          starts parley serve on free ports and sets $URL, $GRPC and $READY, its line
+//	serve -as-is [flags]   the same at the addresses that the flags and the environment name
+//	stop                   sends it SIGTERM and wants it to exit with 0
+//	kill                   sends it SIGTERM again and again and wants the signal to end it
+//	exit N program args    runs a program and wants the exit code N
+//	capture NAME regexp    sets $NAME to what the first group matches in the last stdout
+//	blocked                listens at an address that it sets as $ADDR, and answers nobody
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": serveCmd, "stop": stopCmd, "kill": killCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd,
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Values["served"] = new(served)
+			return nil
+		},
+		RequireUniqueNames: true,
+	})
+}
+
+// served is the host of a script.
+type served struct {
+	cmd    *exec.Cmd
+	ended  chan error
+	stderr *strings.Builder
+}
+
+func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
+	flags := []string{"serve", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"}
+	if len(args) > 0 && args[0] == "-as-is" {
+		flags, args = []string{"serve"}, args[1:]
+	}
+	cmd := exec.Command("parley", append(flags, args...)...)
+	cmd.Env = os.Environ()
+	for _, name := range []string{"HOST", "PORT", "AGENT_NAME", "PUBLIC_URL", "PUBLIC_GRPC_URL"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	s := ts.Value("served").(*served)
+	*s = served{cmd: cmd, ended: make(chan error, 1), stderr: new(strings.Builder)}
+	cmd.Stderr = s.stderr
+	stdout, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Defer(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	go func() { s.ended <- cmd.Wait() }()
+	if err != nil {
+		<-s.ended
+		ts.Fatalf("parley serve ended before it was ready:\n%s", s.stderr)
+	}
+	line = strings.TrimSuffix(line, "\n")
+	ts.Setenv("READY", line)
+	for name, re := range map[string]string{"URL": ` at (\S+) `, "GRPC": `, grpc (\S+)$`} {
+		if m := regexp.MustCompile(re).FindStringSubmatch(line); m != nil {
+			ts.Setenv(name, m[1])
+		}
+	}
+}
+
+func stopCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	s := ts.Value("served").(*served)
+	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
+	if err := <-s.ended; err != nil {
+		ts.Fatalf("parley serve: %v\n%s", err, s.stderr)
+	}
+}
+
+func killCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	s := ts.Value("served").(*served)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-again.C:
+		case err := <-s.ended:
+			status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
+				ts.Fatalf("parley serve: %v, want the end by SIGTERM", err)
+			}
+			return
+		}
+	}
+}
+
+func exitCmd(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if e := new(exec.ExitError); errors.As(err, &e) {
+		got = e.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func captureCmd(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if m == nil {
+		ts.Fatalf("no match for %q in stdout", args[1])
+	}
+	ts.Setenv(args[0], m[1])
+}
+
+func blockedCmd(ts *testscript.TestScript, _ bool, _ []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("ADDR", l.Addr().String())
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-a2a/parley"
+	"github.com/parley-a2a/parley/internal/agents"
+)
+
+// serveCommand runs one of the built-in agents.
+type serveCommand struct {
+	app   *app
+	cfg   parley.Config
+	agent string
+	store string
+	pace  time.Duration
+	log   string
+	level string
+}
+
+func (a *app) serve() *cobra.Command { return (&serveCommand{app: a}).command() }
+
+func (c *serveCommand) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Run an agent: Revisor, which counts texts, unless you say otherwise",
+		Example: "  parley serve --agent echo --listen 127.0.0.1:0 --grpc-listen none",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.app.json = false
+			err := c.run(cmd)
+			var f *failure
+			if errors.As(err, &f) {
+				return f.seeHelp(cmd)
+			}
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&c.agent, "agent", "revisor", strings.Join(agents.Names(), ", ")+" (`AGENT`)")
+	fs.StringVar(&c.cfg.Name, "name", "", "on the card [AGENT_NAME] (`NAME`)")
+	fs.StringVar(&c.cfg.Listen, "listen", parley.DefaultListen, "HTTP, port 0: any, or none [HOST, PORT] (`ADDR`)")
+	fs.StringVar(&c.cfg.GRPCListen, "grpc-listen", parley.DefaultGRPCListen, "gRPC [HOST] (`ADDR`)")
+	fs.StringVar(&c.cfg.PublicURL, "public-url", "", "`URL` on the card, before a proxy [PUBLIC_URL]")
+	fs.StringVar(&c.cfg.PublicGRPCURL, "public-grpc-url", "", "the same for gRPC, host:port [PUBLIC_GRPC_URL] (`ADDR`)")
+	fs.BoolVar(&c.cfg.Public, "anonymous", false, "let strangers on other machines in, who cannot list")
+	fs.StringVar(&c.store, "store", "memory:", "where tasks are kept (`URL`)")
+	fs.DurationVar(&c.cfg.Grace, "grace", 10*time.Second, "for tasks to finish at a stop (`TIME`)")
+	fs.BoolVar(&c.cfg.NoStreaming, "no-streaming", false, "offer no streams")
+	fs.DurationVar(&c.pace, "pace", 0, "Revisor's pause at each tenth of a text (`TIME`)")
+	fs.StringVar(&c.log, "log", "text", "of the log on stderr: text or json (`FORMAT`)")
+	fs.StringVar(&c.level, "log-level", "info", "debug, info, warn or error (`LEVEL`)")
+	return cmd
+}
+
+func (c *serveCommand) run(cmd *cobra.Command) error {
+	if err := c.fromEnvironment(cmd); err != nil {
+		return err
+	}
+	if c.store != "memory:" {
+		return usage("--store %q: only memory: is there yet; sqlite: comes with a later version", c.store)
+	}
+	built, err := agents.ByName(c.agent, agents.Options{Pace: c.pace})
+	if err != nil {
+		return usage("--agent: %s", err.Error())
+	}
+	c.describe(built)
+	if err := c.setLog(); err != nil {
+		return err
+	}
+	c.cfg.Grace = max(c.cfg.Grace, time.Nanosecond) // zero would mean the default
+	host, err := parley.New(c.cfg, built.Agent)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	httpL, grpcL, err := host.Listeners(ctx)
+	if err != nil {
+		host.Shutdown(ctx)
+		return explainListen(err)
+	}
+	if err := c.announce(httpL, grpcL); err != nil {
+		return err
+	}
+	return host.Serve(ctx, httpL, grpcL)
+}
+
+// fromEnvironment fills in what the command line leaves open: HOST is where to listen, PORT the HTTP port.
+func (c *serveCommand) fromEnvironment(cmd *cobra.Command) error {
+	for flag, name := range map[string]string{"name": "AGENT_NAME", "public-url": "PUBLIC_URL", "public-grpc-url": "PUBLIC_GRPC_URL"} {
+		if v := os.Getenv(name); v != "" && !cmd.Flags().Changed(flag) {
+			_ = cmd.Flags().Lookup(flag).Value.Set(v) // they are strings
+		}
+	}
+	host, port := os.Getenv("HOST"), os.Getenv("PORT")
+	if port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return usage("PORT=%q: want a number from 0 to 65535", port)
+		}
+	}
+	replace := func(flag, addr, port string) string {
+		if cmd.Flags().Changed(flag) {
+			return addr
+		}
+		h, p, _ := net.SplitHostPort(addr)
+		if host != "" {
+			h = strings.Trim(host, "[]")
+		}
+		if port != "" {
+			p = port
+		}
+		return net.JoinHostPort(h, p)
+	}
+	c.cfg.Listen = replace("listen", c.cfg.Listen, port)
+	c.cfg.GRPCListen = replace("grpc-listen", c.cfg.GRPCListen, "")
+	return nil
+}
+
+// describe makes the card that of the built-in agent.
+func (c *serveCommand) describe(a agents.Agent) {
+	if c.cfg.Name == "" {
+		c.cfg.Name = a.Name
+	}
+	c.cfg.AgentName = c.agent
+	c.cfg.Description, c.cfg.Version, c.cfg.Skills = a.Description, a.Version, a.Skills
+	c.cfg.DefaultInputModes, c.cfg.DefaultOutputModes = a.InputModes, a.OutputModes
+}
+
+func (c *serveCommand) setLog() error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.level)); err != nil {
+		return usage("--log-level %q: the levels are debug, info, warn and error", c.level)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch c.log {
+	case "text":
+		c.cfg.Log = slog.New(slog.NewTextHandler(c.app.err, opts))
+	case "json":
+		c.cfg.Log = slog.New(slog.NewJSONHandler(c.app.err, opts))
+	default:
+		return usage("--log %q: the formats are text and json", c.log)
+	}
+	return nil
+}
+
+// explainListen says what to do about an address that is taken.
+func explainListen(err error) error {
+	var op *net.OpError
+	if errors.Is(err, syscall.EADDRINUSE) && errors.As(err, &op) && op.Addr != nil {
+		return fail(errInternal, "", "%s is in use: stop the program that listens there, or take another address with --listen and --grpc-listen (port 0: any free one)", op.Addr)
+	}
+	return err
+}
+
+// announce writes the line that says that the agent can be called, and to a person what to try.
+func (c *serveCommand) announce(httpL, grpcL net.Listener) error {
+	url, grpc := strings.TrimRight(c.cfg.PublicURL, "/"), c.cfg.PublicGRPCURL
+	if url == "" && httpL != nil {
+		url = "http://" + callable(httpL)
+	}
+	if grpc == "" && grpcL != nil {
+		grpc = callable(grpcL)
+	}
+	line := "parley: " + visible(c.cfg.Name)
+	if url != "" {
+		line += " at " + url + " (JSON-RPC, REST)"
+	}
+	if grpc != "" {
+		line += ", grpc " + grpc
+	}
+	if _, err := fmt.Fprintln(c.app.out, line); err != nil {
+		return err
+	}
+	if url != "" && isTerminal(c.app.err) {
+		fmt.Fprintf(c.app.err, "Try in another terminal:  parley send -a %s \"How long is this text?\"\nCtrl-C ends it.\n", quote(url)) //nolint:errcheck // a hint
+	}
+	return nil
+}
+
+// callable returns the address of a listener for a caller on this machine.
+func callable(l net.Listener) string {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if ok && addr.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
+	}
+	return l.Addr().String()
+}

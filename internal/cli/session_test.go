@@ -1,0 +1,351 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parley-a2a/parley"
+	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/agent"
+	"github.com/parley-a2a/parley/binding/jsonrpc"
+)
+
+// peer is an agent whose card says what a test wants, with what arrived at it.
+type peer struct {
+	*httptest.Server
+	card *a2a.AgentCard
+
+	mu       sync.Mutex
+	requests []*http.Request // without those for the card
+	cards    []*http.Request
+}
+
+// newPeer serves an agent on JSON-RPC. accepts says whether a request is let in; nil lets all in.
+func newPeer(t *testing.T, a agent.Agent, accepts func(*a2a.CallInfo) bool, schemes map[string]a2a.SecurityScheme) *peer {
+	t.Helper()
+	host, err := parley.New(parley.Config{Name: "Peer"}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{card: new(*host.Card())}
+	rpc := jsonrpc.NewHandler(host.Service(), jsonrpc.Options{Authenticate: func(_ context.Context, info *a2a.CallInfo) error {
+		if accepts != nil && !accepts(info) {
+			return a2a.ErrUnauthenticated
+		}
+		return nil
+	}})
+	mux := http.NewServeMux()
+	mux.HandleFunc(a2a.CardPath, func(w http.ResponseWriter, r *http.Request) {
+		p.note(&p.cards, r)
+		_, _ = w.Write(p.card.AppendJSON(nil))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p.note(&p.requests, r)
+		rpc.ServeHTTP(w, r)
+	})
+	p.Server = httptest.NewServer(mux)
+	p.card.SecuritySchemes = schemes
+	p.card.SupportedInterfaces = []*a2a.AgentInterface{{URL: p.URL + "/", ProtocolBinding: a2a.BindingJSONRPC, ProtocolVersion: "1.0"}}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		host.Shutdown(ctx)
+		p.Close()
+	})
+	return p
+}
+
+// note keeps a request as it arrived.
+func (p *peer) note(list *[]*http.Request, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*list = append(*list, r)
+}
+
+func (p *peer) last(t *testing.T) *http.Request {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.requests) == 0 {
+		t.Fatal("no request arrived")
+	}
+	return p.requests[len(p.requests)-1]
+}
+
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func parleyRun(args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := Main(args, strings.NewReader(""), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func (r result) wants(t *testing.T, code int, stdout, stderr string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr) {
+		t.Errorf("exit code %d, want %d with %q and %q\nstdout:\n%s\nstderr:\n%s", r.code, code, stdout, stderr, r.stdout, r.stderr)
+	}
+}
+
+// says is an agent that completes its task with a message.
+func says(text string) agent.Func {
+	return func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
+		return u.Complete(a2a.TextPart(text))
+	}
+}
+
+func TestBearer(t *testing.T) {
+	const token = "s3cret-token"
+	bearer := map[string]a2a.SecurityScheme{"web": &a2a.HTTPAuthSecurityScheme{Scheme: "Bearer"}}
+	p := newPeer(t, says("hi"), func(info *a2a.CallInfo) bool { return info.Header.Get("Authorization") == "Bearer "+token }, bearer)
+
+	got := parleyRun("send", "-a", p.URL, "--bearer", token, "--debug", "x")
+	got.wants(t, 0, "State: COMPLETED", "binding=JSONRPC")
+	if strings.Contains(got.stderr, token) {
+		t.Errorf("the token is in the diagnostics:\n%s", got.stderr)
+	}
+	t.Setenv("A2ACLI_BEARER", token)
+	parleyRun("send", "-a", p.URL, "x").wants(t, 0, "State: COMPLETED", "")
+	parleyRun("send", "-a", p.URL, "--bearer", "wrong", "x", "-o", "json").wants(t, 4, `"code":"A2ACLI_ERR_AUTH_FAILED"`, "")
+	t.Setenv("A2ACLI_BEARER", "")
+	got = parleyRun("send", "-a", p.URL, "x", "-o", "json")
+	got.wants(t, 4, `"hint":"its card declares HTTP Bearer: pass --bearer","a2aCode":-31401`, "")
+	got.wants(t, 4, `"code":"A2ACLI_ERR_CREDENTIALS_MISSING"`, "")
+	for _, r := range p.cards {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the token was sent for the card")
+		}
+	}
+}
+
+func TestCredentialStaysWithTheCard(t *testing.T) {
+	p := newPeer(t, says("hi"), nil, nil)
+	elsewhere := newPeer(t, says("hi"), nil, nil)
+	p.card.SupportedInterfaces[0].URL = elsewhere.URL + "/"
+	for _, flags := range [][]string{{"--bearer", "t0ken"}, {"--svc-param", "Authorization: Basic dDprZXk="}} {
+		args := append([]string{"send", "-a", p.URL, "x", "-o", "json"}, flags...)
+		parleyRun(args...).wants(t, 4, "is not sent: the card of "+p.URL, "")
+	}
+	if n := len(elsewhere.requests); n != 0 {
+		t.Errorf("%d requests went to the other origin", n)
+	}
+	// Without a credential it may be called, and with a card that the operator has put into a file.
+	parleyRun("send", "-a", p.URL, "x").wants(t, 0, "State: COMPLETED", "")
+	file := filepath.Join(t.TempDir(), "card.json")
+	if err := os.WriteFile(file, p.card.AppendJSON(nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	parleyRun("send", "-a", file, "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "")
+	if got := elsewhere.last(t).Header.Get("Authorization"); got != "Bearer t0ken" {
+		t.Errorf("Authorization %q", got)
+	}
+}
+
+func TestMayHaveCredential(t *testing.T) {
+	for _, tt := range []struct {
+		card, binding, url string
+		want               bool
+	}{
+		{"https://a.example/card", a2a.BindingJSONRPC, "https://a.example/rpc", true},
+		{"https://a.example/card", a2a.BindingREST, "https://A.example:443/rpc", true},
+		{"https://a.example/card", a2a.BindingJSONRPC, "http://a.example/rpc", false},
+		{"https://a.example/card", a2a.BindingJSONRPC, "https://a.example:8443/rpc", false},
+		{"https://a.example/card", a2a.BindingJSONRPC, "https://b.a.example/rpc", false},
+		{"https://a.example/card", a2a.BindingGRPC, "a.example:50051", true},
+		{"https://a.example/card", a2a.BindingGRPC, "b.example:443", false},
+		{"https://a.example/card", a2a.BindingGRPC, "https://a.example:50051", true},
+		{"file:///card.json", a2a.BindingJSONRPC, "https://b.example/", true},
+	} {
+		err := mayHaveCredential(tt.card, &a2a.AgentInterface{URL: tt.url, ProtocolBinding: tt.binding})
+		if (err == nil) != tt.want {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
+func TestAPIKey(t *testing.T) {
+	const key = "k3y=&value"
+	for _, tt := range []struct {
+		scheme a2a.APIKeySecurityScheme
+		find   func(*http.Request) string
+	}{
+		{a2a.APIKeySecurityScheme{Location: "header", Name: "x-key"}, func(r *http.Request) string { return r.Header.Get("X-Key") }},
+		{a2a.APIKeySecurityScheme{Location: "query", Name: "key"}, func(r *http.Request) string { return r.URL.Query().Get("key") }},
+		{a2a.APIKeySecurityScheme{Location: "cookie", Name: "key"}, func(r *http.Request) string {
+			c, err := r.Cookie("key")
+			if err != nil {
+				return err.Error()
+			}
+			return c.Value
+		}},
+	} {
+		t.Run(tt.scheme.Location, func(t *testing.T) {
+			p := newPeer(t, says("hi"), nil, map[string]a2a.SecurityScheme{"key": &tt.scheme})
+			got := parleyRun("send", "-a", p.URL, "--api-key", key, "--debug", "x")
+			got.wants(t, 0, "State: COMPLETED", "")
+			if found := tt.find(p.last(t)); found != key {
+				t.Errorf("the key arrived as %q", found)
+			}
+			if strings.Contains(got.stderr, "k3y") {
+				t.Errorf("the key is in the diagnostics:\n%s", got.stderr)
+			}
+			for _, r := range p.cards {
+				if r.URL.RawQuery != "" || r.Header.Get("X-Key") != "" || len(r.Cookies()) > 0 {
+					t.Errorf("the key was sent for the card: %s %v", r.URL, r.Header)
+				}
+			}
+		})
+	}
+	for name, s := range map[string]a2a.SecurityScheme{
+		"takes no API key; its card declares HTTP Bearer": &a2a.HTTPAuthSecurityScheme{Scheme: "Bearer"},
+		"the header Host, which is not for keys":          &a2a.APIKeySecurityScheme{Location: "header", Name: "host"},
+		"the header A2a-Version, which is not for keys":   &a2a.APIKeySecurityScheme{Location: "header", Name: "a2a-version"},
+	} {
+		p := newPeer(t, says("hi"), nil, map[string]a2a.SecurityScheme{"s": s})
+		parleyRun("send", "-a", p.URL, "--api-key", key, "x").wants(t, 2, "", name)
+		if len(p.requests) > 0 {
+			t.Errorf("%s: a request was made", name)
+		}
+	}
+}
+
+func TestServiceParameters(t *testing.T) {
+	p := newPeer(t, says("hi"), nil, nil)
+	got := parleyRun("task", "list", "-a", p.URL, "--svc-param", "x-trace:abcdefgh:1", "--svc-param", "A2A-Extensions: https://x.example/e",
+		"--a2a-version", "1.0.3", "--debug")
+	got.wants(t, 0, "Total: 0", "")
+	h := p.last(t).Header
+	if h.Get("X-Trace") != "abcdefgh:1" || h.Get("A2A-Extensions") != "https://x.example/e" || h.Get("A2A-Version") != "1.0.3" {
+		t.Errorf("headers %v", h)
+	}
+	if strings.Contains(got.stderr, "abcdefgh") {
+		t.Errorf("a service parameter is in the diagnostics:\n%s", got.stderr)
+	}
+}
+
+func TestTenant(t *testing.T) {
+	p := newPeer(t, says("hi"), nil, nil)
+	p.card.SupportedInterfaces[0].Tenant = "elsewhere"
+	parleyRun("task", "list", "-a", p.URL).wants(t, 1, "", "Error: ")
+}
+
+func TestInsecure(t *testing.T) {
+	p := newPeer(t, says("hi"), nil, nil)
+	s := httptest.NewTLSServer(p.Config.Handler)
+	t.Cleanup(s.Close)
+	p.card.SupportedInterfaces[0].URL = s.URL + "/"
+	parleyRun("send", "-a", s.URL, "x", "-o", "json").wants(t, 3, `"code":"A2ACLI_ERR_UNREACHABLE"`, "")
+	parleyRun("send", "-a", s.URL, "--insecure", "x").wants(t, 0, "State: COMPLETED", "Warning: TLS certificates are not verified")
+	parleyRun("send", "-a", s.URL, "--insecure", "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "the credential included")
+}
+
+func TestOutcomes(t *testing.T) {
+	for _, tt := range []struct {
+		name, stdout, stderr string
+		agent                agent.Func
+	}{
+		{
+			"failed", "State: FAILED\nMessage:\n  no paper\n\n", "Warning: the task failed\n",
+			func(context.Context, *agent.Request, *agent.Updater) error { return agent.Errorf("no paper") },
+		},
+		{
+			"authorization", "State: AUTH_REQUIRED\nResume: parley send -a ", "Warning: the agent needs an authorization",
+			func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
+				return u.ParkAuth(a2a.TextPart("May I?"))
+			},
+		},
+		{
+			"waiting for an authorization", "State: AUTH_REQUIRED\nResume: parley send -a ", "Warning: the agent needs an authorization",
+			func(ctx context.Context, _ *agent.Request, u *agent.Updater) error {
+				_, err := u.AskAuth(ctx, a2a.TextPart("May I?"))
+				return err
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPeer(t, tt.agent, nil, nil)
+			parleyRun("send", "-a", p.URL, "x").wants(t, 0, tt.stdout, tt.stderr)
+			parleyRun("send", "-a", p.URL, "x", "--stream").wants(t, 0, tt.stdout, tt.stderr)
+			got := parleyRun("send", "-a", p.URL, "x", "-o", "json")
+			got.wants(t, 0, `{"task":{`, tt.stderr)
+			if strings.Contains(tt.stdout, "Resume") {
+				got.wants(t, 0, "", "Resume: parley send -a "+p.URL+" --task-id ")
+			}
+		})
+	}
+}
+
+func TestUntrustedText(t *testing.T) {
+	p := newPeer(t, says("\x1b]0;owned\x07\u202etxt\nTask: forged\r\n\u009b31m"), nil, nil)
+	p.card.Name = "Evil\x1b[2J\nState: COMPLETED"
+	got := parleyRun("send", "-a", p.URL, "x")
+	got.wants(t, 0, "Message:\n  \\x1b]0;owned\\x07\\u202etxt\n  Task: forged\n  \\u009b31m\n\n", "")
+	got = parleyRun("card", "get", "-a", p.URL)
+	got.wants(t, 0, "Agent: Evil\\x1b[2J\\nState: COMPLETED\n", "")
+}
+
+func TestEnvelopeFields(t *testing.T) {
+	got := parleyRun("send", "-o", "json")
+	var e map[string]map[string]any
+	if err := json.Unmarshal([]byte(got.stdout), &e); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"code", "message", "hint", "a2aCode"} {
+		if _, ok := e["error"][name]; !ok {
+			t.Errorf("no %s in %s", name, got.stdout)
+		}
+	}
+	if got.code != 2 || got.stderr != "" {
+		t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
+	}
+}
+
+func TestListenAddresses(t *testing.T) {
+	for _, tt := range []struct {
+		host, port string
+		args       []string
+		http, grpc string
+	}{
+		{"", "", nil, "127.0.0.1:41241", "127.0.0.1:41242"},
+		{"0.0.0.0", "", nil, "0.0.0.0:41241", "0.0.0.0:41242"},
+		{"", "8080", nil, "127.0.0.1:8080", "127.0.0.1:41242"},
+		{"::1", "0", nil, "[::1]:0", "[::1]:41242"},
+		{"[::1]", "0", []string{"--listen", "localhost:1"}, "localhost:1", "[::1]:41242"},
+		{"::1", "0", []string{"--grpc-listen", "none"}, "[::1]:0", "none"},
+	} {
+		t.Setenv("HOST", tt.host)
+		t.Setenv("PORT", tt.port)
+		c := &serveCommand{app: new(app)}
+		cmd := c.command()
+		if err := cmd.ParseFlags(tt.args); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.fromEnvironment(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if c.cfg.Listen != tt.http || c.cfg.GRPCListen != tt.grpc {
+			t.Errorf("%+v: %s and %s", tt, c.cfg.Listen, c.cfg.GRPCListen)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "''", "a-b_c./:@%+=,": "a-b_c./:@%+=,", "your answer": "'your answer'", "it's": `'it'\''s'`, "$(rm)": "'$(rm)'", "ü": "'ü'",
+	} {
+		if got := quote(in); got != want {
+			t.Errorf("quote(%q) = %s, want %s", in, got, want)
+		}
+	}
+}
