@@ -243,7 +243,7 @@ func normalize(m protoreflect.Message) {
 		m.Mutable(m.Descriptor().Fields().ByName("flows"))
 	case "Timestamp":
 		nanos := m.Descriptor().Fields().ByName("nanos")
-		m.Set(nanos, protoreflect.ValueOfInt32(int32(m.Get(nanos).Int()/1e6*1e6))) //nolint:gosec // below 1e9
+		m.Set(nanos, protoreflect.ValueOfInt32(int32(m.Get(nanos).Int()/1e6*1e6)))
 	}
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
@@ -319,7 +319,7 @@ func FuzzAgainstProtoJSON(f *testing.F) {
 			f.Fatal(err)
 		}
 		for kind := range fuzzed {
-			f.Add(uint8(kind), seed) //nolint:gosec // five kinds
+			f.Add(uint8(kind), seed)
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, in []byte) {
@@ -332,7 +332,7 @@ func FuzzAgainstProtoJSON(f *testing.F) {
 // there.
 func TestAgainstProtoJSON(t *testing.T) {
 	messages := pb.File_a2av1_proto.Messages()
-	g := &oddJSON{rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same inputs every time
+	g := &oddJSON{rand.New(rand.NewPCG(1, 2))}
 	for range 300 {
 		for i := range messages.Len() {
 			compare(t, messages.Get(i), g.message(nil, messages.Get(i)))

@@ -60,15 +60,21 @@ func TestGolden(t *testing.T) {
 		{&Message{}, `{"messageId":"","role":"ROLE_UNSPECIFIED","parts":[]}`},
 		{artifact, artifactJSON},
 		{&Artifact{}, `{"artifactId":"","parts":[]}`},
-		{&TaskStatusUpdateEvent{TaskID: "t1", ContextID: "c1", Status: task.Status, Metadata: Struct{"x": []byte("1")}},
-			`{"taskId":"t1","contextId":"c1","status":` + statusJSON + `,"metadata":{"x":1}}`},
+		{
+			&TaskStatusUpdateEvent{TaskID: "t1", ContextID: "c1", Status: task.Status, Metadata: Struct{"x": []byte("1")}},
+			`{"taskId":"t1","contextId":"c1","status":` + statusJSON + `,"metadata":{"x":1}}`,
+		},
 		{&TaskStatusUpdateEvent{}, `{"taskId":"","contextId":"","status":{"state":"TASK_STATE_UNSPECIFIED"}}`},
-		{&TaskArtifactUpdateEvent{TaskID: "t1", ContextID: "c1", Artifact: artifact, Append: true, LastChunk: true, Metadata: Struct{"x": []byte("1")}},
-			`{"taskId":"t1","contextId":"c1","artifact":` + artifactJSON + `,"append":true,"lastChunk":true,"metadata":{"x":1}}`},
+		{
+			&TaskArtifactUpdateEvent{TaskID: "t1", ContextID: "c1", Artifact: artifact, Append: true, LastChunk: true, Metadata: Struct{"x": []byte("1")}},
+			`{"taskId":"t1","contextId":"c1","artifact":` + artifactJSON + `,"append":true,"lastChunk":true,"metadata":{"x":1}}`,
+		},
 		{&TaskArtifactUpdateEvent{}, `{"taskId":"","contextId":""}`},
 
-		{&Part{Content: Text("x"), Metadata: Struct{"k": []byte("1")}, Filename: "f", MediaType: "text/plain"},
-			`{"text":"x","metadata":{"k":1},"filename":"f","mediaType":"text/plain"}`},
+		{
+			&Part{Content: Text("x"), Metadata: Struct{"k": []byte("1")}, Filename: "f", MediaType: "text/plain"},
+			`{"text":"x","metadata":{"k":1},"filename":"f","mediaType":"text/plain"}`,
+		},
 		{&Part{Content: Text("")}, `{"text":""}`},
 		{&Part{Content: Raw("\x00\xff\xfe")}, `{"raw":"AP/+"}`},
 		{&Part{Content: Raw("\xff")}, `{"raw":"/w=="}`},
@@ -99,9 +105,11 @@ func TestGolden(t *testing.T) {
 			`"statusTimestampAfter":"2026-01-31T10:00:00.123Z","includeArtifacts":false}`},
 		{&ListTasksRequest{}, `{}`},
 		{&ListTasksResponse{}, `{"tasks":[],"nextPageToken":"","pageSize":0,"totalSize":0}`},
-		{&ListTasksResponse{Tasks: []*Task{{ID: "1"}, {ID: "2"}}, NextPageToken: "n", PageSize: 2, TotalSize: 5},
+		{
+			&ListTasksResponse{Tasks: []*Task{{ID: "1"}, {ID: "2"}}, NextPageToken: "n", PageSize: 2, TotalSize: 5},
 			`{"tasks":[{"id":"1","status":{"state":"TASK_STATE_UNSPECIFIED"}},{"id":"2","status":{"state":"TASK_STATE_UNSPECIFIED"}}],` +
-				`"nextPageToken":"n","pageSize":2,"totalSize":5}`},
+				`"nextPageToken":"n","pageSize":2,"totalSize":5}`,
+		},
 		{&CancelTaskRequest{Tenant: "acme", ID: "t1", Metadata: Struct{"k": []byte("1")}}, `{"tenant":"acme","id":"t1","metadata":{"k":1}}`},
 		{&CancelTaskRequest{}, `{"id":""}`},
 		{&SubscribeToTaskRequest{Tenant: "acme", ID: "t1"}, `{"tenant":"acme","id":"t1"}`},
@@ -113,11 +121,15 @@ func TestGolden(t *testing.T) {
 		{&GetTaskPushNotificationConfigRequest{}, `{"taskId":"","id":""}`},
 		{&DeleteTaskPushNotificationConfigRequest{Tenant: "acme", TaskID: "t1", ID: "p1"}, `{"tenant":"acme","taskId":"t1","id":"p1"}`},
 		{&DeleteTaskPushNotificationConfigRequest{}, `{"taskId":"","id":""}`},
-		{&ListTaskPushNotificationConfigsRequest{Tenant: "acme", TaskID: "t1", PageSize: 5, PageToken: "p"},
-			`{"tenant":"acme","taskId":"t1","pageSize":5,"pageToken":"p"}`},
+		{
+			&ListTaskPushNotificationConfigsRequest{Tenant: "acme", TaskID: "t1", PageSize: 5, PageToken: "p"},
+			`{"tenant":"acme","taskId":"t1","pageSize":5,"pageToken":"p"}`,
+		},
 		{&ListTaskPushNotificationConfigsRequest{}, `{"taskId":""}`},
-		{&ListTaskPushNotificationConfigsResponse{Configs: []*TaskPushNotificationConfig{config}, NextPageToken: "p"},
-			`{"configs":[` + configJSON + `],"nextPageToken":"p"}`},
+		{
+			&ListTaskPushNotificationConfigsResponse{Configs: []*TaskPushNotificationConfig{config}, NextPageToken: "p"},
+			`{"configs":[` + configJSON + `],"nextPageToken":"p"}`,
+		},
 		{&ListTaskPushNotificationConfigsResponse{}, `{}`},
 		{&GetExtendedAgentCardRequest{Tenant: "acme"}, `{"tenant":"acme"}`},
 		{&GetExtendedAgentCardRequest{}, `{}`},
@@ -174,13 +186,17 @@ func TestGolden(t *testing.T) {
 		{&OAuth2SecurityScheme{Flows: &DeviceCodeOAuthFlow{}}, `{"flows":{"deviceCode":{"deviceAuthorizationUrl":"","tokenUrl":"","scopes":{}}}}`},
 		{&OpenIDConnectSecurityScheme{}, `{"openIdConnectUrl":""}`},
 		{&MutualTLSSecurityScheme{}, `{}`},
-		{&AuthorizationCodeOAuthFlow{AuthorizationURL: "a", TokenURL: "t", RefreshURL: "r", Scopes: map[string]string{"s": ""}, PKCERequired: true},
-			`{"authorizationUrl":"a","tokenUrl":"t","refreshUrl":"r","scopes":{"s":""},"pkceRequired":true}`},
+		{
+			&AuthorizationCodeOAuthFlow{AuthorizationURL: "a", TokenURL: "t", RefreshURL: "r", Scopes: map[string]string{"s": ""}, PKCERequired: true},
+			`{"authorizationUrl":"a","tokenUrl":"t","refreshUrl":"r","scopes":{"s":""},"pkceRequired":true}`,
+		},
 		{&ClientCredentialsOAuthFlow{}, `{"tokenUrl":"","scopes":{}}`},
 		{&ImplicitOAuthFlow{AuthorizationURL: "a", RefreshURL: "r", Scopes: map[string]string{"s": "d"}}, `{"authorizationUrl":"a","refreshUrl":"r","scopes":{"s":"d"}}`},
 		{&PasswordOAuthFlow{TokenURL: "t", RefreshURL: "r", Scopes: map[string]string{"s": "d"}}, `{"tokenUrl":"t","refreshUrl":"r","scopes":{"s":"d"}}`},
-		{&DeviceCodeOAuthFlow{DeviceAuthorizationURL: "d", TokenURL: "t", RefreshURL: "r", Scopes: map[string]string{"s": "d"}},
-			`{"deviceAuthorizationUrl":"d","tokenUrl":"t","refreshUrl":"r","scopes":{"s":"d"}}`},
+		{
+			&DeviceCodeOAuthFlow{DeviceAuthorizationURL: "d", TokenURL: "t", RefreshURL: "r", Scopes: map[string]string{"s": "d"}},
+			`{"deviceAuthorizationUrl":"d","tokenUrl":"t","refreshUrl":"r","scopes":{"s":"d"}}`,
+		},
 	} {
 		got := string(tt.in.AppendJSON([]byte("{")))
 		if got != "{"+tt.want {
@@ -297,8 +313,10 @@ func TestErrorsHaveAPath(t *testing.T) {
 		{new(SendMessageRequest), `{"message":{"role":-1}}`, "message.role", `unknown value -1`},
 		{new(SendMessageRequest), `{"message":{"role":1.5}}`, "message.role", `must be a whole number`},
 		{new(SendMessageRequest), `{"message":{"role":true}}`, "message.role", `must be a whole number, not a boolean`},
-		{new(SendMessageRequest), `{"message":{"role":"` + strings.Repeat("x", 100) + `"}}`, "message.role",
-			`unknown value "` + strings.Repeat("x", 64) + `…"`},
+		{
+			new(SendMessageRequest), `{"message":{"role":"` + strings.Repeat("x", 100) + `"}}`, "message.role",
+			`unknown value "` + strings.Repeat("x", 64) + `…"`,
+		},
 		{new(SendMessageRequest), `{"message":{"parts":{}}}`, "message.parts", "must be an array, not an object"},
 		{new(SendMessageRequest), `{"message":{"parts":[{"text":"x"},null]}}`, "message.parts[1]", "must be an object, not null"},
 		{new(SendMessageRequest), `{"message":{"parts":[{"text":"x"},{"text":1}]}}`, "message.parts[1].text", "must be a string, not a number"},
@@ -317,15 +335,23 @@ func TestErrorsHaveAPath(t *testing.T) {
 		{new(ListTasksRequest), `{"status":"TASK_STATE_DONE"}`, "status", `unknown value "TASK_STATE_DONE"`},
 		{new(ListTasksRequest), `{"includeArtifacts":1}`, "includeArtifacts", "must be true or false, not a number"},
 		{new(AgentCard), `{"skills":[{"tags":[1]}]}`, "skills[0].tags[0]", "must be a string, not a number"},
-		{new(AgentCard), `{"securitySchemes":{"my_key":{"apiKeySecurityScheme":{"name":1}}}}`,
-			"securitySchemes.my_key.apiKeySecurityScheme.name", "must be a string, not a number"},
+		{
+			new(AgentCard), `{"securitySchemes":{"my_key":{"apiKeySecurityScheme":{"name":1}}}}`,
+			"securitySchemes.my_key.apiKeySecurityScheme.name", "must be a string, not a number",
+		},
 		{new(AgentCard), `{"securitySchemes":{"my key":"x"}}`, `securitySchemes["my key"]`, "must be an object, not a string"},
-		{new(AgentCard), `{"securitySchemes":{"k":{"apiKeySecurityScheme":{},"mtlsSecurityScheme":{}}}}`,
-			"securitySchemes.k.mtlsSecurityScheme", "apiKeySecurityScheme and mtlsSecurityScheme are both set, only one may be"},
-		{new(AgentCard), `{"securitySchemes":{"k":{"oauth2SecurityScheme":{"flows":{"implicit":{},"deviceCode":{}}}}}}`,
-			"securitySchemes.k.oauth2SecurityScheme.flows.deviceCode", "implicit and deviceCode are both set, only one may be"},
-		{new(AgentCard), `{"securitySchemes":{"k":{"oauth2SecurityScheme":{"flows":{"implicit":{"scopes":{"s":null}}}}}}}`,
-			"securitySchemes.k.oauth2SecurityScheme.flows.implicit.scopes.s", "must be a string, not null"},
+		{
+			new(AgentCard), `{"securitySchemes":{"k":{"apiKeySecurityScheme":{},"mtlsSecurityScheme":{}}}}`,
+			"securitySchemes.k.mtlsSecurityScheme", "apiKeySecurityScheme and mtlsSecurityScheme are both set, only one may be",
+		},
+		{
+			new(AgentCard), `{"securitySchemes":{"k":{"oauth2SecurityScheme":{"flows":{"implicit":{},"deviceCode":{}}}}}}`,
+			"securitySchemes.k.oauth2SecurityScheme.flows.deviceCode", "implicit and deviceCode are both set, only one may be",
+		},
+		{
+			new(AgentCard), `{"securitySchemes":{"k":{"oauth2SecurityScheme":{"flows":{"implicit":{"scopes":{"s":null}}}}}}}`,
+			"securitySchemes.k.oauth2SecurityScheme.flows.implicit.scopes.s", "must be a string, not null",
+		},
 		{new(AgentCard), `{"securityRequirements":[{},{"k":["s",1]}]}`, "securityRequirements[1]", "must be scopes by scheme: lists of strings"},
 		{new(SendMessageResponse), `{}`, "", "must have one of task and message"},
 		{new(SendMessageResponse), `{"task":null}`, "", "must have one of task and message"},
@@ -372,17 +398,23 @@ func TestLeniency(t *testing.T) {
 			{new(GetTaskRequest), `null`, `{"id":""}`},
 			{new(Message), `{"parts":null,"metadata":null,"extensions":null,"role":null,"x":1}`, `{"messageId":"","role":"ROLE_UNSPECIFIED","parts":[]}`},
 			{new(Task), `{"status":null,"history":null}`, `{"id":"","status":{"state":"TASK_STATE_UNSPECIFIED"}}`},
-			{new(AgentCard), `{"skills":null,"capabilities":null,"x":{"y":[{}]}}`,
-				`{"name":"","description":"","supportedInterfaces":[],"version":"","capabilities":{},"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}`},
+			{
+				new(AgentCard), `{"skills":null,"capabilities":null,"x":{"y":[{}]}}`,
+				`{"name":"","description":"","supportedInterfaces":[],"version":"","capabilities":{},"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}`,
+			},
 			{new(SendMessageResponse), `{"task":null,"message":{},"x":1}`, `{"message":{"messageId":"","role":"ROLE_UNSPECIFIED","parts":[]}}`},
 			{new(Empty), `{"x":{"y":1}}`, `{}`},
 			{new(Empty), `null`, `{}`},
 		},
 		"snake_case names": {
-			{new(Message), `{"message_id":"m","reference_task_ids":["t"],"role":"ROLE_AGENT"}`,
-				`{"messageId":"m","role":"ROLE_AGENT","parts":[],"referenceTaskIds":["t"]}`},
-			{new(OAuth2SecurityScheme), `{"oauth2_metadata_url":"u","flows":{"authorization_code":{"pkce_required":true}}}`,
-				`{"flows":{"authorizationCode":{"authorizationUrl":"","tokenUrl":"","scopes":{},"pkceRequired":true}},"oauth2MetadataUrl":"u"}`},
+			{
+				new(Message), `{"message_id":"m","reference_task_ids":["t"],"role":"ROLE_AGENT"}`,
+				`{"messageId":"m","role":"ROLE_AGENT","parts":[],"referenceTaskIds":["t"]}`,
+			},
+			{
+				new(OAuth2SecurityScheme), `{"oauth2_metadata_url":"u","flows":{"authorization_code":{"pkce_required":true}}}`,
+				`{"flows":{"authorizationCode":{"authorizationUrl":"","tokenUrl":"","scopes":{},"pkceRequired":true}},"oauth2MetadataUrl":"u"}`,
+			},
 		},
 		"enum numbers and quoted numbers": {
 			{new(TaskStatus), `{"state":2}`, `{"state":"TASK_STATE_WORKING"}`},
@@ -393,11 +425,15 @@ func TestLeniency(t *testing.T) {
 		"D4, D5: earlier shapes of webhooks": {
 			{new(SendMessageConfiguration), `{"pushNotificationConfig":{"url":"u","id":"p"}}`, `{"taskPushNotificationConfig":{"id":"p","url":"u"}}`},
 			{new(SendMessageConfiguration), `{"push_notification_config":{"url":"u"}}`, `{"taskPushNotificationConfig":{"url":"u"}}`},
-			{new(SendMessageConfiguration), `{"pushNotificationConfig":{"url":"old"},"taskPushNotificationConfig":{"url":"new"}}`,
-				`{"taskPushNotificationConfig":{"url":"new"}}`},
+			{
+				new(SendMessageConfiguration), `{"pushNotificationConfig":{"url":"old"},"taskPushNotificationConfig":{"url":"new"}}`,
+				`{"taskPushNotificationConfig":{"url":"new"}}`,
+			},
 			{new(SendMessageConfiguration), `{"taskPushNotificationConfig":{"pushNotificationConfig":{"url":"u"}}}`, `{"taskPushNotificationConfig":{"url":"u"}}`},
-			{new(TaskPushNotificationConfig), `{"taskId":"t","config":{"id":"p","url":"u","token":"k","authentication":{"scheme":"Bearer"}}}`,
-				`{"id":"p","taskId":"t","url":"u","token":"k","authentication":{"scheme":"Bearer"}}`},
+			{
+				new(TaskPushNotificationConfig), `{"taskId":"t","config":{"id":"p","url":"u","token":"k","authentication":{"scheme":"Bearer"}}}`,
+				`{"id":"p","taskId":"t","url":"u","token":"k","authentication":{"scheme":"Bearer"}}`,
+			},
 			{new(TaskPushNotificationConfig), `{"parent":"tasks/t","pushNotificationConfig":{"id":"p","url":"u"}}`, `{"id":"p","taskId":"t","url":"u"}`},
 			{new(TaskPushNotificationConfig), `{"parent":"tasks/t","config":{"pushNotificationConfig":{"url":"u"}}}`, `{"taskId":"t","url":"u"}`},
 			{new(TaskPushNotificationConfig), `{"parent":"tasks/other","config":{"url":"old","id":"p"},"url":"new","taskId":"t"}`, `{"id":"p","taskId":"t","url":"new"}`},
@@ -406,8 +442,10 @@ func TestLeniency(t *testing.T) {
 			{new(TaskPushNotificationConfig), `{"config":null,"parent":null,"url":"u"}`, `{"url":"u"}`},
 		},
 		"D6: both forms of requirements": {
-			{new(SecurityRequirement), `{"schemes":{"a":{"list":["r","w"]},"b":{},"c":{"list":null},"d":null}}`,
-				`{"schemes":{"a":{"list":["r","w"]},"b":{},"c":{},"d":{}}}`},
+			{
+				new(SecurityRequirement), `{"schemes":{"a":{"list":["r","w"]},"b":{},"c":{"list":null},"d":null}}`,
+				`{"schemes":{"a":{"list":["r","w"]},"b":{},"c":{},"d":{}}}`,
+			},
 			{new(SecurityRequirement), `{"a":["r","w"],"b":[]}`, `{"schemes":{"a":{"list":["r","w"]},"b":{}}}`},
 			{new(SecurityRequirement), `{"schemes":{"a":["r"]}}`, `{"schemes":{"a":{"list":["r"]}}}`},
 			{new(SecurityRequirement), `{"schemes":["r"],"my_scheme":[]}`, `{"schemes":{"my_scheme":{},"schemes":{"list":["r"]}}}`},
@@ -415,23 +453,31 @@ func TestLeniency(t *testing.T) {
 			{new(SecurityRequirement), `{"new":[{"x":1}],"schemes":{"a":{}}}`, `{"schemes":{"a":{}}}`},
 			{new(SecurityRequirement), `{"schemes":null,"other":{"z":1}}`, `{}`},
 			{new(SecurityRequirement), `{}`, `{}`},
-			{new(AgentSkill), `{"security":[{"a":["r"]},{"schemes":{"b":{}}}]}`,
-				`{"id":"","name":"","description":"","tags":[],"securityRequirements":[{"schemes":{"a":{"list":["r"]}}},{"schemes":{"b":{}}}]}`},
-			{new(AgentSkill), `{"security":[{"old":[]}],"securityRequirements":[{"new":[]}]}`,
-				`{"id":"","name":"","description":"","tags":[],"securityRequirements":[{"schemes":{"new":{}}}]}`},
+			{
+				new(AgentSkill), `{"security":[{"a":["r"]},{"schemes":{"b":{}}}]}`,
+				`{"id":"","name":"","description":"","tags":[],"securityRequirements":[{"schemes":{"a":{"list":["r"]}}},{"schemes":{"b":{}}}]}`,
+			},
+			{
+				new(AgentSkill), `{"security":[{"old":[]}],"securityRequirements":[{"new":[]}]}`,
+				`{"id":"","name":"","description":"","tags":[],"securityRequirements":[{"schemes":{"new":{}}}]}`,
+			},
 			{new(AgentCard), `{"security":[{"a":[]}]}`, `{"name":"","description":"","supportedInterfaces":[],"version":"","capabilities":{},` +
 				`"securityRequirements":[{"schemes":{"a":{}}}],"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}`},
 		},
 		"a scheme of an unknown kind is left out": {
-			{new(AgentCard), `{"securitySchemes":{"new":{"quantumSecurityScheme":{"x":1}},"old":{"type":"http","scheme":"bearer"},"none":{},"null":null,` +
-				`"http":{"httpAuthSecurityScheme":{"scheme":"Bearer"},"x":1}}}`,
+			{
+				new(AgentCard), `{"securitySchemes":{"new":{"quantumSecurityScheme":{"x":1}},"old":{"type":"http","scheme":"bearer"},"none":{},"null":null,` +
+					`"http":{"httpAuthSecurityScheme":{"scheme":"Bearer"},"x":1}}}`,
 				`{"name":"","description":"","supportedInterfaces":[],"version":"","capabilities":{},` +
-					`"securitySchemes":{"http":{"httpAuthSecurityScheme":{"scheme":"Bearer"}}},"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}`},
+					`"securitySchemes":{"http":{"httpAuthSecurityScheme":{"scheme":"Bearer"}}},"defaultInputModes":[],"defaultOutputModes":[],"skills":[]}`,
+			},
 			{new(OAuth2SecurityScheme), `{"flows":{"newFlow":{}}}`, `{"flows":{}}`},
 		},
 		"D11: deprecated flows are read": {
-			{new(OAuth2SecurityScheme), `{"flows":{"implicit":{"authorizationUrl":"a","scopes":{"s":"d"}}}}`,
-				`{"flows":{"implicit":{"authorizationUrl":"a","scopes":{"s":"d"}}}}`},
+			{
+				new(OAuth2SecurityScheme), `{"flows":{"implicit":{"authorizationUrl":"a","scopes":{"s":"d"}}}}`,
+				`{"flows":{"implicit":{"authorizationUrl":"a","scopes":{"s":"d"}}}}`,
+			},
 			{new(OAuth2SecurityScheme), `{"flows":{"password":{"tokenUrl":"t","scopes":{}}}}`, `{"flows":{"password":{"tokenUrl":"t"}}}`},
 		},
 	} {

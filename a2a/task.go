@@ -252,7 +252,7 @@ func enumName(names []string, i int32) string {
 func enumValue(names []string, name string) (int32, bool) {
 	for i, n := range names {
 		if n == name {
-			return int32(i), true //nolint:gosec // the index of a table of nine
+			return int32(i), true
 		}
 	}
 	return 0, false

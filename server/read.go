@@ -70,8 +70,8 @@ func (s *Server) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a
 	}
 	return &a2a.ListTasksResponse{
 		Tasks: page.Tasks, NextPageToken: page.Next,
-		PageSize:      int32(q.PageSize),                     //nolint:gosec // at most the limit
-		TotalSize:     int32(min(page.Total, math.MaxInt32)), //nolint:gosec // bounded here
+		PageSize:      int32(q.PageSize),
+		TotalSize:     int32(min(page.Total, math.MaxInt32)),
 		WithArtifacts: q.Artifacts,
 	}, nil
 }

@@ -271,7 +271,7 @@ func (s *Server) accept(ctx context.Context, a agent.Accepter, ar *agent.Request
 	defer context.AfterFunc(ctx, cancel)()
 	defer func() {
 		if p := recover(); p != nil {
-			reply, err = nil, internal(fmt.Errorf("Accept panicked: %v\n%s", p, debug.Stack()))
+			reply, err = nil, internal(fmt.Errorf("agent: Accept panicked: %v\n%s", p, debug.Stack()))
 		}
 	}()
 	reply, err = a.Accept(actx, ar)

@@ -68,6 +68,9 @@ func (l *locked) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+// pass lets time go by, the fake time of a synctest bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
 func as(ctx context.Context, who string) context.Context {
 	return a2a.WithCallInfo(ctx, &a2a.CallInfo{Version: a2a.Version, Caller: a2a.Caller{Issuer: "test", Subject: who}})
 }
@@ -426,7 +429,7 @@ func TestAuthByAnotherWay(t *testing.T) {
 			defer cancel()
 			m, err := u.AskAuth(wait, a2a.TextPart("sign in"))
 			if m != nil || !errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("AskAuth = %v, %v", m, err)
+				return fmt.Errorf("AskAuth = %v, %w", m, err)
 			}
 			return nil
 		}))
@@ -446,13 +449,13 @@ func TestCancel(t *testing.T) {
 		h := newHost(t, agent.Func(func(ctx context.Context, r *agent.Request, u *agent.Updater) error {
 			switch r.Text() {
 			case "stubborn":
-				time.Sleep(time.Hour)
+				pass(time.Hour)
 				return u.Complete()
 			case "committed":
 				if err := u.Committed(); err != nil {
 					return err
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				return nil
 			}
 			<-ctx.Done()
@@ -500,13 +503,13 @@ func TestCancel(t *testing.T) {
 		synctest.Wait()
 		_, err := h.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: task.ID})
 		want(t, err, a2a.ErrTaskNotCancelable, "past the point")
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		state(t, h.get(task.ID), a2a.TaskStateCompleted)
 		_, err = h.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: task.ID})
 		want(t, err, a2a.ErrTaskNotCancelable, "ended")
 		_, err = h.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: "never"})
 		want(t, err, a2a.ErrTaskNotFound)
-		time.Sleep(2 * time.Hour) // the stubborn one wakes and writes: it is dropped
+		pass(2 * time.Hour) // the stubborn one wakes and writes: it is dropped
 	})
 }
 
@@ -575,7 +578,7 @@ func TestOneRun(t *testing.T) {
 		var runs atomic.Int32
 		slow := agent.Func(func(_ context.Context, r *agent.Request, u *agent.Updater) error {
 			if runs.Add(1) == 1 {
-				time.Sleep(time.Second)
+				pass(time.Second)
 				return u.Park(a2a.TextPart("more?"))
 			}
 			return u.Begin("x").Last(r.Message.Parts...)
@@ -584,7 +587,7 @@ func TestOneRun(t *testing.T) {
 		task := h.send(t.Context(), immediately(text("x")))
 		_, err := h.SendMessage(t.Context(), to(task.ID, "y"))
 		want(t, err, a2a.ErrUnsupportedOperation, "takes no message now")
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		if n := runs.Load(); n != 1 {
 			t.Errorf("%d runs", n)
 		}
@@ -665,7 +668,7 @@ func TestRunningBound(t *testing.T) {
 			mu.Lock()
 			order = append(order, r.Text())
 			mu.Unlock()
-			time.Sleep(time.Second)
+			pass(time.Second)
 			return nil
 		}), func(c *server.Config) { c.Limits.Running, c.Limits.Waiting = 2, 3 })
 		question := h.send(t.Context(), text(""))
@@ -688,7 +691,7 @@ func TestRunningBound(t *testing.T) {
 		}
 		other := h.send(as(t.Context(), "bob"), immediately(text("bob's")))
 		state(t, other, a2a.TaskStateWorking) // a bound of one caller is nobody else's
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		for i, task := range tasks {
 			w := a2a.TaskStateCompleted
 			if i == 3 {
@@ -719,7 +722,7 @@ func TestSilence(t *testing.T) {
 			switch r.Text() {
 			case "beats":
 				for range 40 {
-					time.Sleep(time.Minute)
+					pass(time.Minute)
 					u.Alive()
 				}
 				return nil
@@ -738,7 +741,7 @@ func TestSilence(t *testing.T) {
 		if d := time.Since(begin); d < 10*time.Minute || d > 13*time.Minute || !strings.Contains(said(task), "no sign of life") {
 			t.Errorf("failed after %v: %q", d, said(task))
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		state(t, h.get(beats.ID), a2a.TaskStateCompleted)
 		state(t, h.get(asks.ID), a2a.TaskStateInputRequired)
 	})
@@ -755,7 +758,7 @@ func TestUnanswered(t *testing.T) {
 			return u.Park(a2a.TextPart("?"))
 		}), func(c *server.Config) { c.Times.Answer = 2 * time.Second })
 		a, b := h.send(t.Context(), text("ask")), h.send(t.Context(), text("park"))
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		for _, task := range []*a2a.Task{a, b} {
 			got := h.get(task.ID)
 			state(t, got, a2a.TaskStateFailed)
@@ -989,7 +992,7 @@ type broken struct {
 
 func (b *broken) Commit(ctx context.Context, c taskstore.Change) (taskstore.Receipt, error) {
 	if b.slow > 0 {
-		time.Sleep(b.slow)
+		pass(b.slow)
 	}
 	if b.after.Add(-1) < 0 {
 		return taskstore.Receipt{}, errors.New("disk secret full")
@@ -1028,7 +1031,7 @@ func TestBrokenStore(t *testing.T) {
 						t.Errorf("answered after %v", d)
 					}
 					b.after.Store(1 << 30) // mended: the task gets its end, and the host goes on
-					time.Sleep(10 * time.Second)
+					pass(10 * time.Second)
 					list, err := h.ListTasks(t.Context(), &a2a.ListTasksRequest{})
 					if err != nil {
 						t.Fatal(err)
@@ -1070,7 +1073,7 @@ func TestDisconnect(t *testing.T) {
 		h := newHost(t, agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
 			w := u.Begin("x")
 			for i := range 10 {
-				time.Sleep(100 * time.Millisecond)
+				pass(100 * time.Millisecond)
 				if err := w.WriteText(fmt.Sprint(i+1, " ")); err != nil {
 					return err
 				}
@@ -1090,7 +1093,7 @@ func TestDisconnect(t *testing.T) {
 				break
 			}
 		}
-		time.Sleep(450 * time.Millisecond) // seven
+		pass(450 * time.Millisecond) // seven
 		var mine a2a.Task
 		var words []string
 		for e, err := range h.SubscribeToTask(t.Context(), &a2a.SubscribeToTaskRequest{ID: id}) {
@@ -1154,7 +1157,7 @@ func TestShutdown(t *testing.T) {
 			defer busy.Add(-1)
 			switch r.Text() {
 			case "short":
-				time.Sleep(time.Second)
+				pass(time.Second)
 				return nil
 			case "park":
 				return u.Park(a2a.TextPart("?"))

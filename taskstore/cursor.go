@@ -17,7 +17,7 @@ type Cursor struct {
 // other.
 func (c Cursor) Token(q Query) string {
 	b := binary.BigEndian.AppendUint32(nil, q.mark())
-	b = binary.BigEndian.AppendUint64(b, uint64(c.Time.UnixMilli())) //nolint:gosec // back and forth, bit by bit
+	b = binary.BigEndian.AppendUint64(b, uint64(c.Time.UnixMilli()))
 	b = append(b, c.Task...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -32,7 +32,7 @@ func ParseCursor(q Query) (*Cursor, error) {
 	if err != nil || len(b) < 13 || binary.BigEndian.Uint32(b) != q.mark() {
 		return nil, ErrBadToken
 	}
-	ms := int64(binary.BigEndian.Uint64(b[4:])) //nolint:gosec // back and forth, bit by bit
+	ms := int64(binary.BigEndian.Uint64(b[4:]))
 	return &Cursor{Time: time.UnixMilli(ms), Task: string(b[12:])}, nil
 }
 
@@ -42,6 +42,6 @@ func (q Query) mark() uint32 {
 		_, _ = h.Write([]byte(s))
 		_, _ = h.Write([]byte{0})
 	}
-	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(q.After.UnixMilli()))) //nolint:gosec // a hash
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(q.After.UnixMilli())))
 	return h.Sum32()
 }

@@ -149,7 +149,9 @@ func TestErrors(t *testing.T) {
 	forEach(t, func(t *testing.T, b binding) {
 		for _, e := range append(errs, headers) {
 			early := &fake{
-				call: func(context.Context, string, op.Message) (op.Message, error) { return nil, e.WithCause(errors.New("secret")) },
+				call: func(context.Context, string, op.Message) (op.Message, error) {
+					return nil, e.WithCause(errors.New("secret"))
+				},
 				stream: func(_ context.Context, _ string, _ op.Message, yield func(a2a.Entry, error) bool) {
 					yield(a2a.Entry{}, e)
 				},

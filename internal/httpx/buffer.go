@@ -29,7 +29,7 @@ func appendAll(b []byte, r io.Reader) ([]byte, error) {
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
-		if err == io.EOF { //nolint:errorlint // the io.Reader contract
+		if err == io.EOF {
 			return b, nil
 		}
 		if err != nil {

@@ -168,7 +168,7 @@ func entry(o *op.Op, ev sse.Event, answer *http.Response, unwrap Unwrap) (a2a.En
 	if err != nil {
 		generation = 0
 	}
-	return a2a.NewEntry(int64(generation), event), nil //nolint:gosec // it has 63 bits
+	return a2a.NewEntry(int64(generation), event), nil
 }
 
 func invalidResult(o *op.Op, err error) error {

@@ -163,7 +163,7 @@ func (x *Exchange) RunUnheard(o *op.Op, req op.Message) {
 // Unheard sends an empty answer in the place of err, which is only logged, if it must be.
 func (x *Exchange) Unheard(err error) {
 	if err != nil {
-		x.report(err)
+		_ = x.report(err)
 	}
 	x.replied = true
 	x.w.WriteHeader(http.StatusNoContent)

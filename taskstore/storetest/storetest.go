@@ -339,8 +339,10 @@ func testForeign(t *testing.T, f *fixture) {
 			t.Errorf("%s: Count = %d, %v", name, n, err)
 		}
 		// The same context id in another scope is another context.
-		f.commit(taskstore.Change{Key: taskstore.Key{Scope: scope, Task: "own-" + name}, Create: true, Values: map[string]string{"k": name},
-			Records: []taskstore.Record{taskRecord(taskstore.Key{Scope: scope, Task: "own-" + name}, "c", f.tick())}})
+		f.commit(taskstore.Change{
+			Key: taskstore.Key{Scope: scope, Task: "own-" + name}, Create: true, Values: map[string]string{"k": name},
+			Records: []taskstore.Record{taskRecord(taskstore.Key{Scope: scope, Task: "own-" + name}, "c", f.tick())},
+		})
 		if v, err := f.s.Values(t.Context(), alice, "c"); err != nil || v != nil {
 			t.Errorf("%s: Values of the first scope = %v, %v", name, v, err)
 		}
@@ -455,7 +457,7 @@ func testList(t *testing.T, f *fixture) {
 	// A chunk is no change of status: the order stays.
 	f.commit(taskstore.Change{Key: f.key("t0"), Records: []taskstore.Record{chunkRecord(f.key("t0"), "x", "1", false)}})
 	p = f.list(taskstore.Query{PageSize: 1, HistoryLength: 0})
-	if p.Tasks[0].ID != "t1" || p.Tasks[0].History != nil && len(p.Tasks[0].History) > 0 || p.Total != 5 || p.Next == "" {
+	if p.Tasks[0].ID != "t1" || len(p.Tasks[0].History) > 0 || p.Total != 5 || p.Next == "" {
 		t.Errorf("List of one = %+v", p)
 	}
 	p = f.list(taskstore.Query{PageSize: 10, HistoryLength: -1})
