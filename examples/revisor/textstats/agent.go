@@ -57,7 +57,7 @@ type Agent struct {
 
 // Handle implements [agent.Agent].
 func (a Agent) Handle(ctx context.Context, r *agent.Request, u *agent.Updater) error {
-	text := r.Text()
+	text := text(r.Message)
 	if strings.TrimSpace(text) == "" {
 		return u.Park(a2a.TextPart("Which text shall I count? Send it as a text part, in one message."))
 	}
@@ -172,4 +172,21 @@ func shorten(word string) string {
 		return word[:end] + "…"
 	}
 	return word
+}
+
+// text returns what a message brings to be counted: its text parts and its text files, one after the other.
+func text(m *a2a.Message) string {
+	var texts []string
+	for _, p := range m.Parts {
+		switch c := p.Content.(type) {
+		case a2a.Text:
+			texts = append(texts, string(c))
+		case a2a.Raw:
+			if strings.HasPrefix(p.MediaType, "text/") {
+				texts = append(texts, strings.ToValidUTF8(string(c), "\uFFFD"))
+			}
+		case a2a.URL, a2a.Data:
+		}
+	}
+	return strings.Join(texts, "\n")
 }
