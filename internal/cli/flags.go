@@ -198,7 +198,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	if talks {
 		b.WriteString("\n-a REF (default " + defaultCard + "), -o json, --stream, --timeout ...:\nsee parley help options\n")
 	}
-	_, _ = io.WriteString(w, b.String())
+	_, _ = io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 }
 
 func useLine(cmd *cobra.Command) string {
