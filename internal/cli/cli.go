@@ -84,6 +84,12 @@ func (a *app) root() *cobra.Command {
 			return err
 		},
 	})
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			group(cmd) // left to itself it takes a wrong shell for no usage error
+		}
+	}
 	return group(root)
 }
 

@@ -37,6 +37,7 @@ type network struct {
 func newNetwork(f *clientFlags, log *slog.Logger) *network {
 	n := &network{base: http.DefaultTransport.(*http.Transport).Clone(), log: log}
 	n.base.DisableCompression = true // a compressed stream waits in buffers on its way
+	n.base.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	if f.insecure {
 		n.tls = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // it was asked for, and there is a warning
 		n.base.TLSClientConfig = n.tls.Clone()
@@ -374,6 +375,9 @@ func (s *session) command(name string, words ...string) string {
 	}
 	for _, b := range s.flags.bindings {
 		out = append(out, "--transport", b)
+	}
+	if s.flags.insecure {
+		out = append(out, "--insecure")
 	}
 	for _, w := range words {
 		out = append(out, quote(w))

@@ -171,7 +171,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	if about == "" {
 		about = cmd.Short
 	}
-	fmt.Fprintf(&b, "%s\n\nUsage: %s\n", about, useLine(cmd))
+	fmt.Fprintf(&b, "%s\n\nUsage: %s\n", strings.TrimSpace(about), useLine(cmd))
 	if cmd.HasAvailableSubCommands() {
 		b.WriteString("\nCommands:\n")
 		for _, sub := range cmd.Commands() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -179,5 +180,22 @@ func TestMediaTypes(t *testing.T) {
 	}
 	if got := typeByName("a/b.JSON"); got != "application/json" {
 		t.Errorf("b.JSON: %s", got)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var stdout, stderr strings.Builder
+	f := &clientFlags{bearer: "t0ken"}
+	s := &session{output: output{w: &stdout}, flags: f, person: true, err: newRedactor(&stderr, f)}
+	working := a2a.TaskStatus{State: a2a.TaskStateWorking, Message: &a2a.Message{Parts: []*a2a.Part{a2a.TextPart("t0ken\x1b[2J 10%")}}}
+	for _, status := range []a2a.TaskStatus{{State: a2a.TaskStateWorking}, working, {State: a2a.TaskStateCompleted}} {
+		ev := &a2a.TaskStatusUpdateEvent{TaskID: "t1", Status: status}
+		task := &a2a.Task{ID: "t1", Status: status}
+		if err := s.showEvent(a2a.NewEntry(0, ev), task, settled(status.State)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "WORKING\nWORKING: [redacted]\\x1b[2J 10%\n"; stderr.String() != want || stdout.Len() > 0 {
+		t.Errorf("stderr %q, want %q; stdout %q", stderr.String(), want, stdout.String())
 	}
 }

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 //
 //	serve [flags]          starts parley serve on free ports and sets $URL, $GRPC and $READY, its line
 //	serve -as-is [flags]   the same at the addresses that the flags and the environment name
-//	stop                   sends it SIGTERM and wants it to exit with 0
-//	kill                   sends it SIGTERM again and again and wants the signal to end it
+//	end                    sends it SIGTERM and wants it to exit with 0
+//	end-at-once            sends it SIGTERM again and again and wants the signal to end it
 //	exit N program args    runs a program and wants the exit code N
 //	capture NAME regexp    sets $NAME to what the first group matches in the last stdout
 //	blocked                listens at an address that it sets as $ADDR, and answers nobody
@@ -35,10 +35,11 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveCmd, "stop": stopCmd, "kill": killCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd,
+			"serve": serveCmd, "end": endCmd, "end-at-once": endAtOnceCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values["served"] = new(served)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // every process of a script would wait a second at its end
 			return nil
 		},
 		RequireUniqueNames: true,
@@ -59,7 +60,7 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	cmd := exec.Command("parley", append(flags, args...)...)
 	cmd.Env = os.Environ()
-	for _, name := range []string{"HOST", "PORT", "AGENT_NAME", "PUBLIC_URL", "PUBLIC_GRPC_URL"} {
+	for _, name := range []string{"GORACE", "HOST", "PORT", "AGENT_NAME", "PUBLIC_URL", "PUBLIC_GRPC_URL"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	s := ts.Value("served").(*served)
@@ -84,7 +85,7 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-func stopCmd(ts *testscript.TestScript, _ bool, _ []string) {
+func endCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	s := ts.Value("served").(*served)
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
 	if err := <-s.ended; err != nil {
@@ -92,7 +93,7 @@ func stopCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-func killCmd(ts *testscript.TestScript, _ bool, _ []string) {
+func endAtOnceCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	s := ts.Value("served").(*served)
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

@@ -87,7 +87,6 @@ func (c *serveCommand) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	httpL, grpcL, err := host.Listeners(ctx)
 	if err != nil {
-		host.Shutdown(ctx)
 		return explainListen(err)
 	}
 	if err := c.announce(httpL, grpcL); err != nil {

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,9 +26,9 @@ import (
 // peer is an agent whose card says what a test wants, with what arrived at it.
 type peer struct {
 	*httptest.Server
-	card *a2a.AgentCard
 
 	mu       sync.Mutex
+	card     *a2a.AgentCard
 	requests []*http.Request // without those for the card
 	cards    []*http.Request
 }
@@ -45,15 +50,17 @@ func newPeer(t *testing.T, a agent.Agent, accepts func(*a2a.CallInfo) bool, sche
 	mux := http.NewServeMux()
 	mux.HandleFunc(a2a.CardPath, func(w http.ResponseWriter, r *http.Request) {
 		p.note(&p.cards, r)
-		_, _ = w.Write(p.card.AppendJSON(nil))
+		_, _ = w.Write(p.cardJSON())
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p.note(&p.requests, r)
 		rpc.ServeHTTP(w, r)
 	})
 	p.Server = httptest.NewServer(mux)
-	p.card.SecuritySchemes = schemes
-	p.card.SupportedInterfaces = []*a2a.AgentInterface{{URL: p.URL + "/", ProtocolBinding: a2a.BindingJSONRPC, ProtocolVersion: "1.0"}}
+	p.change(func(card *a2a.AgentCard) {
+		card.SecuritySchemes = schemes
+		card.SupportedInterfaces = []*a2a.AgentInterface{{URL: p.URL + "/", ProtocolBinding: a2a.BindingJSONRPC, ProtocolVersion: "1.0"}}
+	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -63,6 +70,19 @@ func newPeer(t *testing.T, a agent.Agent, accepts func(*a2a.CallInfo) bool, sche
 	return p
 }
 
+// change changes what the card says from now on.
+func (p *peer) change(f func(*a2a.AgentCard)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p.card)
+}
+
+func (p *peer) cardJSON() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.card.AppendJSON(nil)
+}
+
 // note keeps a request as it arrived.
 func (p *peer) note(list *[]*http.Request, r *http.Request) {
 	p.mu.Lock()
@@ -70,14 +90,20 @@ func (p *peer) note(list *[]*http.Request, r *http.Request) {
 	*list = append(*list, r)
 }
 
-func (p *peer) last(t *testing.T) *http.Request {
-	t.Helper()
+// received returns the requests that arrived, those for the card apart.
+func (p *peer) received() (calls, cards []*http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.requests) == 0 {
+	return slices.Clone(p.requests), slices.Clone(p.cards)
+}
+
+func (p *peer) last(t *testing.T) *http.Request {
+	t.Helper()
+	calls, _ := p.received()
+	if len(calls) == 0 {
 		t.Fatal("no request arrived")
 	}
-	return p.requests[len(p.requests)-1]
+	return calls[len(calls)-1]
 }
 
 type result struct {
@@ -122,7 +148,8 @@ func TestBearer(t *testing.T) {
 	got = parleyRun("send", "-a", p.URL, "x", "-o", "json")
 	got.wants(t, 4, `"hint":"its card declares HTTP Bearer: pass --bearer","a2aCode":-31401`, "")
 	got.wants(t, 4, `"code":"A2ACLI_ERR_CREDENTIALS_MISSING"`, "")
-	for _, r := range p.cards {
+	_, cards := p.received()
+	for _, r := range cards {
 		if r.Header.Get("Authorization") != "" {
 			t.Error("the token was sent for the card")
 		}
@@ -132,18 +159,18 @@ func TestBearer(t *testing.T) {
 func TestCredentialStaysWithTheCard(t *testing.T) {
 	p := newPeer(t, says("hi"), nil, nil)
 	elsewhere := newPeer(t, says("hi"), nil, nil)
-	p.card.SupportedInterfaces[0].URL = elsewhere.URL + "/"
+	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = elsewhere.URL + "/" })
 	for _, flags := range [][]string{{"--bearer", "t0ken"}, {"--svc-param", "Authorization: Basic dDprZXk="}} {
 		args := append([]string{"send", "-a", p.URL, "x", "-o", "json"}, flags...)
 		parleyRun(args...).wants(t, 4, "is not sent: the card of "+p.URL, "")
 	}
-	if n := len(elsewhere.requests); n != 0 {
-		t.Errorf("%d requests went to the other origin", n)
+	if calls, _ := elsewhere.received(); len(calls) > 0 {
+		t.Errorf("%d requests went to the other origin", len(calls))
 	}
 	// Without a credential it may be called, and with a card that the operator has put into a file.
 	parleyRun("send", "-a", p.URL, "x").wants(t, 0, "State: COMPLETED", "")
 	file := filepath.Join(t.TempDir(), "card.json")
-	if err := os.WriteFile(file, p.card.AppendJSON(nil), 0o600); err != nil {
+	if err := os.WriteFile(file, p.cardJSON(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	parleyRun("send", "-a", file, "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "")
@@ -200,7 +227,8 @@ func TestAPIKey(t *testing.T) {
 			if strings.Contains(got.stderr, "k3y") {
 				t.Errorf("the key is in the diagnostics:\n%s", got.stderr)
 			}
-			for _, r := range p.cards {
+			_, cards := p.received()
+			for _, r := range cards {
 				if r.URL.RawQuery != "" || r.Header.Get("X-Key") != "" || len(r.Cookies()) > 0 {
 					t.Errorf("the key was sent for the card: %s %v", r.URL, r.Header)
 				}
@@ -214,7 +242,7 @@ func TestAPIKey(t *testing.T) {
 	} {
 		p := newPeer(t, says("hi"), nil, map[string]a2a.SecurityScheme{"s": s})
 		parleyRun("send", "-a", p.URL, "--api-key", key, "x").wants(t, 2, "", name)
-		if len(p.requests) > 0 {
+		if calls, _ := p.received(); len(calls) > 0 {
 			t.Errorf("%s: a request was made", name)
 		}
 	}
@@ -236,15 +264,17 @@ func TestServiceParameters(t *testing.T) {
 
 func TestTenant(t *testing.T) {
 	p := newPeer(t, says("hi"), nil, nil)
-	p.card.SupportedInterfaces[0].Tenant = "elsewhere"
+	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].Tenant = "elsewhere" })
 	parleyRun("task", "list", "-a", p.URL).wants(t, 1, "", "Error: ")
 }
 
 func TestInsecure(t *testing.T) {
 	p := newPeer(t, says("hi"), nil, nil)
-	s := httptest.NewTLSServer(p.Config.Handler)
+	s := httptest.NewUnstartedServer(p.Config.Handler)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // that the first call does not trust it
+	s.StartTLS()
 	t.Cleanup(s.Close)
-	p.card.SupportedInterfaces[0].URL = s.URL + "/"
+	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = s.URL + "/" })
 	parleyRun("send", "-a", s.URL, "x", "-o", "json").wants(t, 3, `"code":"A2ACLI_ERR_UNREACHABLE"`, "")
 	parleyRun("send", "-a", s.URL, "--insecure", "x").wants(t, 0, "State: COMPLETED", "Warning: TLS certificates are not verified")
 	parleyRun("send", "-a", s.URL, "--insecure", "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "the credential included")
@@ -286,9 +316,39 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A process that is told to stop leaves the task alone and says how to come back to it.
+func TestInterrupt(t *testing.T) {
+	p := newPeer(t, agent.Func(func(ctx context.Context, _ *agent.Request, _ *agent.Updater) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}), nil, nil)
+	cmd := exec.CommandContext(t.Context(), "parley", "send", "-a", p.URL, "-o", "json", "x")
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	id, ok := strings.CutPrefix(strings.TrimSpace(line), "Waiting for task ")
+	if err != nil || !ok {
+		t.Fatalf("stderr %q, %v", line, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code says it
+	r := result{cmd.ProcessState.ExitCode(), stdout.String(), ""}
+	r.wants(t, 1, `{"error":{"code":"A2ACLI_ERR_INTERNAL","message":"interrupted; task `+id+` goes on","hint":"parley task get -a `+p.URL+` --wait `+id+`"`, "")
+	parleyRun("task", "get", "-a", p.URL, id).wants(t, 0, "State: WORKING", "")
+}
+
 func TestUntrustedText(t *testing.T) {
 	p := newPeer(t, says("\x1b]0;owned\x07\u202etxt\nTask: forged\r\n\u009b31m"), nil, nil)
-	p.card.Name = "Evil\x1b[2J\nState: COMPLETED"
+	p.change(func(card *a2a.AgentCard) { card.Name = "Evil\x1b[2J\nState: COMPLETED" })
 	got := parleyRun("send", "-a", p.URL, "x")
 	got.wants(t, 0, "Message:\n  \\x1b]0;owned\\x07\\u202etxt\n  Task: forged\n  \\u009b31m\n\n", "")
 	got = parleyRun("card", "get", "-a", p.URL)

@@ -29,7 +29,7 @@ func (x *Exchange) ReadBody() ([]byte, error) {
 	if enc := x.Request.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, a2a.Errorf(a2a.ErrUnsupportedMediaType, "Content-Encoding %q is not supported: send the body as it is", clip(enc))
 	}
-	if x.Request.ContentLength == 0 {
+	if !x.unread {
 		return nil, nil
 	}
 	if x.Request.ContentLength > x.opts.MaxBody {
@@ -45,22 +45,26 @@ func (x *Exchange) ReadBody() ([]byte, error) {
 	return body, nil
 }
 
-func (x *Exchange) readAll() ([]byte, error) {
-	// After the end of the body net/http takes the deadline off again.
-	if err := x.rc.SetReadDeadline(time.Now().Add(x.opts.BodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, err
+// limitBody sets the time in which the body must arrive, be it read by us or passed over by net/http, which takes
+// the deadline off when it has come to the end of the body.
+func (x *Exchange) limitBody() {
+	if x.unread = x.Request.ContentLength != 0; x.unread {
+		_ = x.rc.SetReadDeadline(time.Now().Add(x.opts.BodyTimeout)) // without it the server's own limits hold
 	}
+}
+
+func (x *Exchange) readAll() ([]byte, error) {
 	x.body = getBuffer()
 	var err error
 	*x.body, err = appendAll(*x.body, http.MaxBytesReader(x.w, x.Request.Body, x.opts.MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:
+		x.unread = false
 		return *x.body, nil
 	case errors.As(err, &tooLarge):
 		return nil, x.tooLarge()
 	}
-	x.w.Header().Set("Connection", "close") // the rest of the body is not waited for
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, a2a.Errorf(a2a.ErrRequestTimeout, "the request body did not arrive in %v", x.opts.BodyTimeout)
 	}
@@ -68,7 +72,6 @@ func (x *Exchange) readAll() ([]byte, error) {
 }
 
 func (x *Exchange) tooLarge() error {
-	x.w.Header().Set("Connection", "close")
 	e := a2a.Errorf(a2a.ErrTooLarge, "the request body is over the limit of %d bytes", x.opts.MaxBody)
 	e.Metadata = map[string]string{"limit": "body", "bytes": fmt.Sprint(x.opts.MaxBody)}
 	return e

@@ -283,7 +283,7 @@ func unreachable(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	return errors.As(err, &network) && (network.Op == "dial" || network.Op == "proxyconnect") ||
-		errors.As(err, &certificate) || errors.As(err, &record)
+		errors.As(err, &certificate) || errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // why returns what may be said of a network error: its kind, and no address, which might be an inner one.
@@ -300,7 +300,7 @@ func why(err error) string {
 		return ": its name could not be resolved"
 	case errors.As(err, &certificate):
 		return ": its certificate is not trusted"
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return ": it does not speak TLS"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ": it was closed before the end"

@@ -58,6 +58,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["X-Content-Type-Options"] = noSniff
 	header["Cache-Control"] = noStore
+	x.limitBody()
 	if err := x.try(x.serve); err != nil {
 		x.fail(err)
 	}
@@ -99,6 +100,7 @@ type Exchange struct {
 	opts    *Options
 	call    Call
 	body    *[]byte
+	unread  bool // there is a body, or may be one, that was not read to its end
 	replied bool
 }
 
@@ -233,8 +235,8 @@ func (x *Exchange) fail(err error) {
 		panic(http.ErrAbortHandler) // too late for an answer; the caller must see that this one is broken
 	}
 	header := x.w.Header()
-	if x.body == nil && x.Request.ContentLength != 0 {
-		header.Set("Connection", "close") // or net/http would wait for a body that nobody reads, without a limit
+	if x.unread && x.Request.ProtoMajor == 1 {
+		header.Set("Connection", "close") // or net/http would wait for the rest of the body before it answers
 	}
 	for _, c := range e.Challenge {
 		header.Add("WWW-Authenticate", c)
