@@ -220,8 +220,10 @@ func TestSize(t *testing.T) {
 // TestTextFile: a text file is counted like a text part.
 func TestTextFile(t *testing.T) {
 	m := &a2a.Message{Parts: []*a2a.Part{
-		a2a.TextPart("one"), {Content: a2a.Raw("two three"), MediaType: "text/markdown"},
-		{Content: a2a.Raw("\x00"), MediaType: "image/png"}, a2a.DataPart(4),
+		a2a.TextPart("one"),
+		{Content: a2a.Raw("two three"), MediaType: "text/markdown"},
+		{Content: a2a.Raw("\x00"), MediaType: "image/png"},
+		a2a.DataPart(4),
 	}}
 	if got := text(m); got != "one\ntwo three" {
 		t.Errorf("text = %q", got)
