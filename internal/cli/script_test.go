@@ -85,11 +85,19 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// patience is less than the default grace: a host that ends after it did not do as it was told.
+const patience = 8 * time.Second
+
 func endCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	s := ts.Value("served").(*served)
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
-	if err := <-s.ended; err != nil {
-		ts.Fatalf("parley serve: %v\n%s", err, s.stderr)
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			ts.Fatalf("parley serve: %v\n%s", err, s.stderr)
+		}
+	case <-time.After(patience):
+		ts.Fatalf("parley serve has not ended")
 	}
 }
 
@@ -97,10 +105,13 @@ func endAtOnceCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	s := ts.Value("served").(*served)
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
+	enough := time.After(patience)
 	for {
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-again.C:
+		case <-enough:
+			ts.Fatalf("parley serve has not ended")
 		case err := <-s.ended:
 			status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus)
 			if !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {

@@ -316,6 +316,61 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+func TestFollow(t *testing.T) {
+	const (
+		working   = a2a.TaskStateWorking
+		input     = a2a.TaskStateInputRequired
+		auth      = a2a.TaskStateAuthRequired
+		unknown   = a2a.TaskStateUnspecified
+		completed = a2a.TaskStateCompleted
+	)
+	for _, tt := range []struct {
+		name    string
+		resumes bool
+		states  []a2a.TaskState // the first is that of a Task, the others of updates
+		read    int             // of the states
+		ok      bool
+	}{
+		{"to the end", false, []a2a.TaskState{working, working, completed}, 3, true},
+		{"to a question", false, []a2a.TaskState{working, input, working, completed}, 2, true},
+		{"to an authorization", false, []a2a.TaskState{auth, completed}, 1, true},
+		{"past the question that is answered", true, []a2a.TaskState{input, working, completed}, 3, true},
+		{"to the next question", true, []a2a.TaskState{working, input, completed}, 2, true},
+		{"to a question that nothing follows", true, []a2a.TaskState{input}, 1, true},
+		{"past what is no state", false, []a2a.TaskState{unknown, unknown, completed}, 3, true},
+		{"cut short", false, []a2a.TaskState{working, working}, 2, false},
+		{"nothing", false, nil, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			read := 0
+			events := func(yield func(a2a.Entry, error) bool) {
+				for i, state := range tt.states {
+					var ev a2a.Event = &a2a.TaskStatusUpdateEvent{TaskID: "t1", ContextID: "c1", Status: a2a.TaskStatus{State: state}}
+					if i == 0 {
+						ev = &a2a.Task{ID: "t1", ContextID: "c1", Status: a2a.TaskStatus{State: state}}
+					}
+					read++
+					if !yield(a2a.NewEntry(0, ev), nil) {
+						return
+					}
+				}
+			}
+			var stdout, stderr bytes.Buffer
+			s := &session{output: output{w: &stdout}, flags: new(clientFlags), err: &stderr}
+			result, err := s.follow(events, tt.resumes)
+			if read != tt.read || (err == nil) != tt.ok {
+				t.Fatalf("%d events read, want %d; error %v", read, tt.read, err)
+			}
+			if task, ok := result.(*a2a.Task); tt.ok && (!ok || task.Status.State != tt.states[tt.read-1] || task.ID != "t1") {
+				t.Errorf("got %+v", result)
+			}
+			if n := strings.Count(stderr.String(), "Waiting for task t1"); n > 1 || n == 0 && read > 1 {
+				t.Errorf("stderr %q", stderr.String())
+			}
+		})
+	}
+}
+
 // A process that is told to stop leaves the task alone and says how to come back to it.
 func TestInterrupt(t *testing.T) {
 	p := newPeer(t, agent.Func(func(ctx context.Context, _ *agent.Request, _ *agent.Updater) error {
