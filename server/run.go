@@ -424,6 +424,8 @@ func (r *run) Ask(ctx context.Context, state a2a.TaskState, parts []*a2a.Part) (
 	if err != nil {
 		return nil, err
 	}
+	r.s.leave(true, r.key.Scope) // who waits for an answer does not run: it is bounded as a parked task
+	defer r.s.turns.back(r.key.Scope)
 	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()

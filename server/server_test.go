@@ -707,6 +707,34 @@ func TestRunningBound(t *testing.T) {
 	})
 }
 
+// TestAskingTakesNoPlace: tasks that wait for an answer do not count as running (threat A5), and the places
+// are right again when they go on.
+func TestAskingTakesNoPlace(t *testing.T) {
+	h := newHost(t, agent.Func(func(ctx context.Context, r *agent.Request, u *agent.Updater) error {
+		if r.Text() != "ask" {
+			return nil
+		}
+		_, err := u.Ask(ctx, a2a.TextPart("?"))
+		return err
+	}), func(c *server.Config) { c.Limits.Running = 1 })
+	for range 3 {
+		var asked []*a2a.Task
+		for range 5 {
+			task := h.send(t.Context(), text("ask"))
+			state(t, task, a2a.TaskStateInputRequired)
+			asked = append(asked, task)
+		}
+		state(t, h.send(t.Context(), text("x")), a2a.TaskStateCompleted)
+		for _, task := range asked[1:] {
+			state(t, h.send(t.Context(), to(task.ID, "yes")), a2a.TaskStateCompleted)
+		}
+		if _, err := h.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: asked[0].ID}); err != nil {
+			t.Error(err)
+		}
+	}
+	state(t, h.send(t.Context(), text("x")), a2a.TaskStateCompleted)
+}
+
 func TestParkedBound(t *testing.T) {
 	h := newHost(t, asker, func(c *server.Config) { c.Limits.Parked = 2 })
 	a := h.send(t.Context(), text(""))

@@ -71,6 +71,14 @@ func (t *turns) leave(scope taskstore.Scope) *run {
 	return nil
 }
 
+// back takes the place again that a run gave up to wait for an answer. The answer is recorded, so the run goes
+// on even if that makes one more than the bound.
+func (t *turns) back(scope taskstore.Scope) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.of(scope).running++
+}
+
 func (t *turns) of(scope taskstore.Scope) *callerTurns {
 	c := t.callers[scope]
 	if c == nil {
