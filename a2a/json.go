@@ -20,12 +20,18 @@ type decoder interface{ decode(r *jsonx.Reader) }
 
 var readers = sync.Pool{New: func() any { return new(jsonx.Reader) }}
 
-func unmarshal(b []byte, m decoder) error {
+// unmarshal reads a message, also one that holds what was read before (see [jsonx.MaxReplyDepth]).
+func unmarshal(b []byte, m decoder) error { return read(b, jsonx.MaxReplyDepth, m) }
+
+// unmarshalRequest reads a message that comes from outside as it is.
+func unmarshalRequest(b []byte, m decoder) error { return read(b, jsonx.MaxDepth, m) }
+
+func read(b []byte, maxDepth int, m decoder) error {
 	r := readers.Get().(*jsonx.Reader)
-	r.Reset(b)
+	r.Reset(b, maxDepth)
 	m.decode(r)
 	err := r.End()
-	r.Reset(nil)
+	r.Reset(nil, 0)
 	readers.Put(r)
 	return jsonError(err)
 }

@@ -48,7 +48,7 @@ func (m *TaskArtifactUpdateEvent) UnmarshalJSON(b []byte) error { return unmarsh
 func (m SendMessageRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *SendMessageRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *SendMessageRequest) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m SendMessageResponse) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
@@ -66,13 +66,13 @@ func (m *SendMessageConfiguration) UnmarshalJSON(b []byte) error { return unmars
 func (m GetTaskRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *GetTaskRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *GetTaskRequest) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m ListTasksRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *ListTasksRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *ListTasksRequest) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m ListTasksResponse) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
@@ -84,19 +84,19 @@ func (m *ListTasksResponse) UnmarshalJSON(b []byte) error { return unmarshal(b, 
 func (m CancelTaskRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *CancelTaskRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *CancelTaskRequest) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m SubscribeToTaskRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *SubscribeToTaskRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *SubscribeToTaskRequest) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m TaskPushNotificationConfig) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *TaskPushNotificationConfig) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *TaskPushNotificationConfig) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m AuthenticationInfo) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
@@ -110,7 +110,9 @@ func (m GetTaskPushNotificationConfigRequest) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *GetTaskPushNotificationConfigRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *GetTaskPushNotificationConfigRequest) UnmarshalJSON(b []byte) error {
+	return unmarshalRequest(b, m)
+}
 
 // MarshalJSON returns what AppendJSON appends.
 func (m DeleteTaskPushNotificationConfigRequest) MarshalJSON() ([]byte, error) {
@@ -119,7 +121,7 @@ func (m DeleteTaskPushNotificationConfigRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads the JSON of m into it.
 func (m *DeleteTaskPushNotificationConfigRequest) UnmarshalJSON(b []byte) error {
-	return unmarshal(b, m)
+	return unmarshalRequest(b, m)
 }
 
 // MarshalJSON returns what AppendJSON appends.
@@ -129,7 +131,7 @@ func (m ListTaskPushNotificationConfigsRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads the JSON of m into it.
 func (m *ListTaskPushNotificationConfigsRequest) UnmarshalJSON(b []byte) error {
-	return unmarshal(b, m)
+	return unmarshalRequest(b, m)
 }
 
 // MarshalJSON returns what AppendJSON appends.
@@ -146,7 +148,7 @@ func (m *ListTaskPushNotificationConfigsResponse) UnmarshalJSON(b []byte) error 
 func (m GetExtendedAgentCardRequest) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads the JSON of m into it.
-func (m *GetExtendedAgentCardRequest) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *GetExtendedAgentCardRequest) UnmarshalJSON(b []byte) error { return unmarshalRequest(b, m) }
 
 // MarshalJSON returns what AppendJSON appends.
 func (m Empty) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil), nil }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parley-a2a/parley/internal/jsonx"
 )
 
 // codec is what every message can do.
@@ -608,6 +610,30 @@ func TestNothingReadIsPartOfTheInput(t *testing.T) {
 		if after := string(tt.into.AppendJSON(nil)); after != before {
 			t.Errorf("it changed with the input\nfrom %s\n  to %s", before, after)
 		}
+	}
+}
+
+// What a request may hold can be read again from the answer, the stream and the store, where it stands deeper.
+func TestTheDeepestDataComesBack(t *testing.T) {
+	send := func(depth int) (*SendMessageRequest, error) {
+		q := new(SendMessageRequest)
+		return q, q.UnmarshalJSON([]byte(`{"message":{"parts":[{"data":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + `}]}}`))
+	}
+	const around = 4 // request, message, parts, part
+	if _, err := send(jsonx.MaxDepth - around + 1); !errors.Is(err, ErrParse) {
+		t.Errorf("too deep: %v", err)
+	}
+	q, err := send(jsonx.MaxDepth - around)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := AppendStreamResponse(nil, &Task{Status: TaskStatus{Message: q.Message}, History: []*Message{q.Message}})
+	if _, err := ParseStreamResponse(b); err != nil {
+		t.Error(err)
+	}
+	r := jsonx.NewReplyReader([]byte(`{"jsonrpc":"2.0","result":` + string(b) + `}`))
+	if r.Skip(); r.End() != nil {
+		t.Error(r.Err())
 	}
 }
 

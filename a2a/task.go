@@ -213,8 +213,14 @@ func DataPart(v any) *Part {
 	return &Part{Content: Data(raw)}
 }
 
-// Text returns the text parts of the message, one after the other, with a line break between two.
-func (m *Message) Text() string { return joinText(m.Parts) }
+// Text returns the text parts of the message, one after the other, with a line break between two. A nil
+// message, such as that of a status without one, has no text.
+func (m *Message) Text() string {
+	if m == nil {
+		return ""
+	}
+	return joinText(m.Parts)
+}
 
 // Text returns the text parts of the artifact joined: what a reader of a chunked text sees.
 func (a *Artifact) Text() string {

@@ -3,8 +3,8 @@ package agent
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/jsonx"
 )
 
 // Errors that an Updater tells an agent's author.
@@ -214,7 +215,9 @@ func (u *Updater) artifact(a a2a.Artifact, add, last bool) error {
 	}
 	a.Parts = parts
 	a.Name, a.Description = valid(a.Name), valid(a.Description)
-	a.Metadata = maps.Clone(a.Metadata)
+	if a.Metadata, err = keepStruct(a.Metadata); err != nil {
+		return err
+	}
 	a.Extensions = slices.Clone(a.Extensions)
 	return u.sink.Artifact(&a2a.TaskArtifactUpdateEvent{Artifact: &a, Append: add, LastChunk: last})
 }
@@ -293,18 +296,29 @@ func keepParts(parts []*a2a.Part) ([]*a2a.Part, error) {
 		case a2a.Raw:
 			q.Content = a2a.Raw(bytes.Clone(c))
 		case a2a.Data:
-			if !json.Valid(c) || !utf8.Valid(c) {
-				return nil, errors.New("agent: a data part is not JSON")
+			if err := jsonx.Valid(c); err != nil {
+				return nil, fmt.Errorf("agent: a data part is not JSON that every reader takes: %w", err)
 			}
 			q.Content = a2a.Data(bytes.Clone(c))
 		}
 		q.Filename, q.MediaType = valid(q.Filename), valid(q.MediaType)
-		if len(q.Metadata) > 0 {
-			q.Metadata = maps.Clone(q.Metadata)
+		var err error
+		if q.Metadata, err = keepStruct(q.Metadata); err != nil {
+			return nil, err
 		}
 		out[i] = q
 	}
 	return out, nil
+}
+
+// keepStruct returns a copy of an author's metadata, whose values must be JSON that every reader takes.
+func keepStruct(s a2a.Struct) (a2a.Struct, error) {
+	for name, value := range s {
+		if err := jsonx.Valid(value); err != nil || !utf8.ValidString(name) {
+			return nil, fmt.Errorf("agent: the metadata %q is not JSON that every reader takes: %w", name, err)
+		}
+	}
+	return maps.Clone(s), nil
 }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -313,6 +313,10 @@ func TestAuthorsErrors(t *testing.T) {
 		if u.Progress(&a2a.Part{}) == nil || u.Progress(&a2a.Part{Content: a2a.Data("{")}) == nil {
 			t.Error("parts that cannot cross the wire were taken")
 		}
+		if u.Progress(&a2a.Part{Content: a2a.Data(`{"a":1,"a":2}`)}) == nil || u.Progress(&a2a.Part{Content: a2a.Text("x"), Metadata: a2a.Struct{"k": []byte("{")}}) == nil ||
+			u.Artifact(a2a.Artifact{Parts: []*a2a.Part{a2a.TextPart("x")}, Metadata: a2a.Struct{"k": []byte(`{"a":1,"a":2}`)}}) == nil {
+			t.Error("JSON that no reader takes was recorded")
+		}
 		check("complete", u.Complete(), nil)
 		check("after the end", u.Progress(a2a.TextPart("x")), agent.ErrEnded)
 		check("park after the end", u.Park(), agent.ErrEnded)

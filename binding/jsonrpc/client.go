@@ -54,7 +54,7 @@ func (c *client) Request(ctx context.Context, o *op.Op, req op.Message) (*http.R
 
 // unwrap returns the result of a response to the request with the given id.
 func unwrap(answer *http.Response, data []byte, id string) ([]byte, error) {
-	r := jsonx.NewReader(data)
+	r := jsonx.NewReplyReader(data)
 	var version, gotID, result []byte
 	var failure *httpx.WireError
 	if r.Kind() == '{' {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/internal/httpx"
@@ -82,12 +83,17 @@ func (c *call) prepare(x *httpx.Exchange) (*op.Op, op.Message, error) {
 	return o, req, req.UnmarshalJSON(c.params)
 }
 
+var readers = sync.Pool{New: func() any { return new(jsonx.Reader) }}
+
 const maxID = 1024 // bytes of an id; it stands in every event of a stream
 
 // parse reads the envelope. What is wrong with a member is kept until the end, so that an error has the id of
 // its request wherever that stands.
 func (c *call) parse(body []byte) error {
-	r := jsonx.NewReader(body)
+	r := readers.Get().(*jsonx.Reader) //nolint:forcetypeassert // the pool holds nothing else
+	defer readers.Put(r)
+	r.Reset(body, jsonx.MaxDepth+1) // the params are one level down
+	defer r.Reset(nil, 0)
 	switch r.Kind() {
 	case '{':
 	case '[':
@@ -103,7 +109,7 @@ func (c *call) parse(body []byte) error {
 	}
 	var id, version []byte
 	var wrong error
-	for name := range r.RawFields() {
+	for name := range r.Fields() {
 		switch kind := r.Kind(); name {
 		case "jsonrpc":
 			version = r.Raw()
@@ -187,7 +193,8 @@ func unknownMethod(name string) error {
 }
 
 func (c *call) Envelope() (before, after []byte) {
-	return append(c.begin(nil), `,"result":`...), closing
+	before = make([]byte, 0, 48+len(c.id))
+	return append(c.begin(before), `,"result":`...), closing
 }
 
 var closing = []byte("}")

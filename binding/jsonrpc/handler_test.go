@@ -1,12 +1,16 @@
 package jsonrpc_test
 
 import (
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/binding/jsonrpc"
 )
 
 // info is the details of an error that says no more than its kind.
@@ -232,4 +236,33 @@ func TestBodiesAreIndependent(t *testing.T) {
 	if after := string(f.sent[0].AppendJSON(nil)); after != before || strings.Contains(after, "b\"") {
 		t.Errorf("it was  %s\nand became %s", before, after)
 	}
+}
+
+// FuzzEnvelope gives the handler any body: the answer is a response of JSON-RPC 2.0, or nothing to a notification.
+func FuzzEnvelope(f *testing.F) {
+	f.Add(`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`)
+	f.Add(`{"id":"x","jsonrpc":"2.0","method":"SubscribeToTask"}`)
+	f.Add(`[{"jsonrpc":"2.0","method":"ListTasks"}]`)
+	h := jsonrpc.NewHandler(new(fake), jsonrpc.Options{Log: slog.New(slog.DiscardHandler)})
+	f.Fuzz(func(t *testing.T, body string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("A2A-Version", "1.0")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code == http.StatusNoContent || w.Header().Get("Content-Type") == "text/event-stream" {
+			return
+		}
+		var res struct {
+			JSONRPC string          `json:"jsonrpc"`
+			ID      json.RawMessage `json:"id"`
+			Result  json.RawMessage `json:"result"`
+			Error   *struct {
+				Code int `json:"code"`
+			} `json:"error"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &res); err != nil || res.JSONRPC != "2.0" || res.ID == nil || (res.Result == nil) == (res.Error == nil) {
+			t.Errorf("%q: got %d %s, %v", body, w.Code, w.Body, err)
+		}
+	})
 }

@@ -191,7 +191,7 @@ func beginsWithError(data []byte) bool {
 
 // readError returns the error that an answer holds, or nil.
 func readError(data []byte) (failure *httpx.WireError) {
-	r := jsonx.NewReader(data)
+	r := jsonx.NewReplyReader(data)
 	if r.Kind() != '{' {
 		return nil
 	}

@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"internal/op":    {"a2a"},
 	"internal/sse":   {},
 	"internal/httpx": {"a2a", "internal/jsonx", "internal/op", "internal/sse"},
-	"agent":          {"a2a", uuid},
+	"agent":          {"a2a", "internal/jsonx", uuid},
 
 	"taskstore":           {"a2a", btree},
 	"taskstore/storetest": {"a2a", "taskstore", cmp},

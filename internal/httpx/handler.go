@@ -50,7 +50,7 @@ func NewHandler(svc a2a.Service, opts Options, binding string, call func() Call)
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &Exchange{Request: r, w: w, rc: http.NewResponseController(w), svc: h.svc, opts: &h.opts, call: h.call()}
 	x.Info = a2a.CallInfo{
-		Binding: h.binding, Version: version(r), Extensions: a2a.ParseExtensions(r.Header.Values(a2a.ExtensionsHeader)),
+		Binding: h.binding, Version: version(r), Extensions: a2a.ParseExtensions(r.Header[extensionsHeader]),
 		Header: r.Header, Peer: r.RemoteAddr,
 	}
 	x.ctx = a2a.WithCallInfo(r.Context(), &x.Info)
@@ -64,6 +64,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// The names of the service parameters as http.Header has them.
+var (
+	versionHeader    = http.CanonicalHeaderKey(a2a.VersionHeader)
+	extensionsHeader = http.CanonicalHeaderKey(a2a.ExtensionsHeader)
+)
+
 // Header values of every answer, shared: net/http does not change them.
 var (
 	noSniff = []string{"nosniff"}
@@ -73,7 +79,7 @@ var (
 // version returns the A2A-Version of a request: the header, or the query parameter (specification 3.6.1).
 // Versions that contradict each other come out as one that nobody speaks.
 func version(r *http.Request) string {
-	if v := r.Header.Values(a2a.VersionHeader); len(v) > 1 || len(v) == 1 && v[0] != "" {
+	if v := r.Header[versionHeader]; len(v) > 1 || len(v) == 1 && v[0] != "" {
 		return strings.Join(v, ",")
 	}
 	if r.URL.RawQuery == "" {

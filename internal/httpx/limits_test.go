@@ -61,6 +61,22 @@ func TestBodyLimit(t *testing.T) {
 	})
 }
 
+// A request may be as deep on one binding as on the other.
+func TestDepth(t *testing.T) {
+	forEach(t, func(t *testing.T, b binding) {
+		f := &fake{call: echo}
+		_, srv := b.serve(t, f, httpx.Options{})
+		for arrays, ok := range map[int]bool{62: true, 63: false, 100_000: false} { // two objects are around them
+			before := f.calls()
+			body := `{"metadata":{"a":` + strings.Repeat("[", arrays) + strings.Repeat("]", arrays) + `}}`
+			got := text(t, b.send(t, srv.URL, false, body))
+			if (f.calls() > before) != ok || strings.Contains(got, "JSON_PARSE_ERROR") == ok {
+				t.Errorf("%d arrays: got %s", arrays, got)
+			}
+		}
+	})
+}
+
 // A body that comes too slowly is given up, whether its length was announced or not, and so is one that nobody
 // wanted.
 func TestSlowBody(t *testing.T) {

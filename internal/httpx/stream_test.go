@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -353,5 +354,59 @@ func TestStoppedReader(t *testing.T) {
 			t.Errorf("the other reader got %d events, %v", len(got), err)
 		}
 		<-dropped
+	})
+}
+
+// HTTP/2 has deadlines and ends of its own: a refused body ends its request, not the connection.
+func TestHTTP2(t *testing.T) {
+	forEach(t, func(t *testing.T, b binding) {
+		f := streamOf(a2a.NewEntry(1, task("t1")), a2a.NewEntry(2, chunk(strings.Repeat("x", 1<<20))))
+		f.call = echo
+		var closed atomic.Int32
+		srv := httptest.NewUnstartedServer(b.handler(f, httpx.Options{
+			BodyTimeout: 100 * time.Millisecond, KeepAlive: time.Millisecond,
+			Authenticate: func(_ context.Context, info *a2a.CallInfo) error {
+				if info.Header.Get("Authorization") == "" {
+					return a2a.ErrUnauthenticated
+				}
+				return nil
+			},
+		}))
+		srv.EnableHTTP2 = true
+		srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateClosed {
+				closed.Add(1)
+			}
+		}
+		srv.StartTLS()
+		defer srv.Close()
+		s := b.client(srv.URL, httpx.ClientOptions{HTTP: srv.Client()})
+		if _, err := s.SendMessage(t.Context(), request(strings.Repeat("x", 1<<20))); !errors.Is(err, a2a.ErrUnauthenticated) {
+			t.Errorf("got %v", err)
+		}
+		ctx := a2a.WithCallInfo(t.Context(), &a2a.CallInfo{Header: http.Header{"Authorization": {"x"}}})
+		if _, err := s.SendMessage(ctx, request("x")); err != nil {
+			t.Error(err)
+		}
+		got, err := invoke(ctx, s, "SendStreamingMessage", request("x"))
+		if err != nil || len(got) != 2 {
+			t.Errorf("got %d events, %v", len(got), err)
+		}
+		body, rest := io.Pipe() // it never ends
+		go func() { _, _ = rest.Write([]byte("{")) }()
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/message:send", body)
+		req.Header = http.Header{"Authorization": {"x"}, "Content-Type": {"application/json"}, "A2a-Version": {"1.0"}}
+		res, err := srv.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = rest.Close()
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusRequestTimeout || res.ProtoMajor != 2 {
+			t.Errorf("a slow body: got %s %s", res.Proto, res.Status)
+		}
+		if closed.Load() != 0 {
+			t.Error("a connection was closed")
+		}
 	})
 }

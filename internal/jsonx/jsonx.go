@@ -1,7 +1,7 @@
 // Package jsonx reads and writes JSON for package a2a and the JSON bindings: one pass over bytes in hand, no
 // reflection.
 //
-// A [Reader] is strict: it takes exactly RFC 8259 in UTF-8, no deeper than [MaxDepth], and refuses an object in
+// A [Reader] is strict: it takes exactly RFC 8259 in UTF-8, no deeper than a limit, and refuses an object in
 // which two names are the same, at whatever place, because two parsers could read two meanings from it.
 // Its errors are sticky: after the first, every method returns a zero value and every loop ends, so that
 // decoding code asks once, at [Reader.End]:
@@ -30,9 +30,13 @@ import (
 // MaxDepth is how deep arrays and objects may be nested, the outermost counted as 1.
 const MaxDepth = 64
 
+// MaxReplyDepth is MaxDepth for what holds values that were read before: answers, events, stored tasks. A value of
+// MaxDepth stands deeper there, because more messages are around it, and must still be read.
+const MaxReplyDepth = MaxDepth + 16
+
 // Error says what is wrong with an input, and where.
 type Error struct {
-	Syntax bool   // true: not JSON, or deeper than MaxDepth; false: JSON of the wrong shape
+	Syntax bool   // true: not JSON, or deeper than the limit; false: JSON of the wrong shape
 	Offset int    // of the byte or the value that is wrong
 	Path   string // of the innermost value around Offset, such as message.parts[0].text; empty at the top
 	Msg    string // what is wrong
@@ -68,7 +72,7 @@ func (r *Reader) fail(syntax bool, offset int, msg string) {
 		return
 	}
 	if !syntax {
-		v := Reader{src: r.src, probe: true}
+		v := Reader{src: r.src, maxDepth: r.maxDepth, probe: true}
 		v.Skip()
 		v.atEnd()
 		if v.err != nil {
@@ -174,7 +178,7 @@ func (r *Reader) path(offset int) string {
 			if top >= 0 && !open[top].array && !open[top].named {
 				open[top].named = true
 				open[top].name = string(text)
-				if r.raw&(1<<top) == 0 {
+				if top < MaxDepth && r.raw&(1<<top) == 0 {
 					open[top].name = canonical(open[top].name)
 				}
 			}

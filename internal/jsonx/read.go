@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"iter"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -18,18 +19,24 @@ type Reader struct {
 	pos   int
 	last  int      // where the value begins that Fail is about
 	depth int      // of open arrays and objects
-	raw   uint64   // bit d: the open object at depth d+1 has names that are data, not fields
+	raw   uint64   // bit d: the open object at depth d+1 has names that are data, not fields; so have all deeper than 64
 	names []string // the names met in the open objects, those of the innermost last
 	buf   []byte   // the text of a string that has escapes
 	probe bool     // looks for bytes that are not JSON, and for nothing else
 	err   *Error
+
+	maxDepth int
 }
 
-// NewReader returns a reader of b. It keeps b and never changes it.
-func NewReader(b []byte) *Reader { return &Reader{src: b} }
+// NewReader returns a reader of b, no deeper than [MaxDepth]. It keeps b and never changes it.
+func NewReader(b []byte) *Reader { return &Reader{src: b, maxDepth: MaxDepth} }
 
-// Reset makes r a new reader of b that uses r's memory again, unless that has become large.
-func (r *Reader) Reset(b []byte) {
+// NewReplyReader is [NewReader] with [MaxReplyDepth].
+func NewReplyReader(b []byte) *Reader { return &Reader{src: b, maxDepth: MaxReplyDepth} }
+
+// Reset makes r a new reader of b, no deeper than maxDepth, that uses r's memory again unless that has become
+// large.
+func (r *Reader) Reset(b []byte, maxDepth int) {
 	names, buf := r.names[:0], r.buf[:0]
 	if cap(names) > 1<<10 {
 		names = nil
@@ -38,7 +45,7 @@ func (r *Reader) Reset(b []byte) {
 		buf = nil
 	}
 	clear(names[:cap(names)]) // they are parts of the old input
-	*r = Reader{src: b, names: names, buf: buf}
+	*r = Reader{src: b, names: names, buf: buf, maxDepth: maxDepth}
 }
 
 // End returns the first error; bytes after the value are one.
@@ -187,12 +194,12 @@ func (r *Reader) open(bracket byte, want string) bool {
 	c := r.next()
 	r.last = r.pos
 	switch {
-	case c == bracket && r.depth < MaxDepth:
+	case c == bracket && r.depth < r.maxDepth:
 		r.depth++
 		r.pos++
 		return true
 	case c == bracket:
-		r.fail(true, r.pos, "nested too deeply, the limit is 64")
+		r.fail(true, r.pos, "nested too deeply, the limit is "+strconv.Itoa(r.maxDepth))
 	case c == 'n':
 		r.literal("null")
 	default:

@@ -627,10 +627,27 @@ func TestReset(t *testing.T) {
 	if r.End() == nil {
 		t.Fatal("no error")
 	}
-	r.Reset([]byte(`{"a":1}`))
+	r.Reset([]byte(`{"a":1}`), MaxDepth)
 	r.Skip()
 	if err := r.End(); err != nil {
 		t.Errorf("the error before came back: %v", err)
+	}
+}
+
+func TestReplyDepth(t *testing.T) {
+	for n, fits := range map[int]bool{MaxDepth + 1: true, MaxReplyDepth: true, MaxReplyDepth + 1: false} {
+		in := strings.Repeat(`{"my_a":`, n) + "0" + strings.Repeat("}", n)
+		r := NewReplyReader([]byte(in))
+		r.Skip()
+		if e := asError(t, r.End()); fits != (e == nil) || e != nil && (!e.Syntax || e.Msg != "nested too deeply, the limit is 80") {
+			t.Errorf("%d deep: %v", n, e)
+		}
+		in = strings.Replace(in, "0", `"x"`, 1)
+		r = NewReplyReader([]byte(in))
+		failAtX(r)
+		if e := asError(t, r.End()); fits && (e == nil || e.Msg != "found") {
+			t.Errorf("%d deep: %v", n, e)
+		}
 	}
 }
 
@@ -638,7 +655,7 @@ func TestReadingFieldsDoesNotAllocate(t *testing.T) {
 	in := []byte(`{"id":"task-1","count":3,"list":[1,2,{"deep":[true,null]}],"unknown":{"a":"\n","b":[]}}`)
 	var r Reader
 	n := testing.AllocsPerRun(100, func() {
-		r.Reset(in)
+		r.Reset(in, MaxDepth)
 		sum := 0
 		for name := range r.Fields() {
 			switch name {
