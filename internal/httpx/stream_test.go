@@ -336,7 +336,7 @@ func TestStoppedReader(t *testing.T) {
 				}
 			}
 		}}
-		s, srv := b.serve(t, f, httpx.Options{WriteTimeout: 200 * time.Millisecond})
+		s, srv := b.serve(t, f, httpx.Options{WriteTimeout: 2 * time.Second})
 		path, body := "/message:stream", message
 		if b.name == a2a.BindingJSONRPC {
 			path, body = "/", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":`+message+`}`
