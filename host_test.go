@@ -166,6 +166,7 @@ func TestCard(t *testing.T) {
 		{a2a.CardPath, []string{"Origin", "https://evil.example"}, 403},
 		{a2a.CardPath, []string{"Origin", h.url}, 200},
 		{a2a.CardPath, []string{"Origin", "null"}, 403},
+		{a2a.CardPath, []string{"Origin", "http://127.0.0.1:1"}, 403},
 		{"/healthz", nil, 200},
 		{"/readyz", nil, 200},
 		{"/nothing", nil, 404},

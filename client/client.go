@@ -162,18 +162,25 @@ func (c *Client) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (
 	if err := c.checkSend(req); err != nil {
 		return nil, err
 	}
-	return call(ctx, c, req, a2a.Service.SendMessage)
+	res, err := call(ctx, c, req, a2a.Service.SendMessage)
+	if task, ok := res.(*a2a.Task); ok && err == nil {
+		err = checkTask(task, taskOf(req))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // SendStreamingMessage implements [a2a.Service]. It is one stream as the agent sends it; see [Client.Send] for one
 // that is taken up again when it is lost.
 func (c *Client) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Entry, error] {
-	return stream(ctx, c, req, c.checkSend(req), a2a.Service.SendStreamingMessage)
+	return stream(ctx, c, req, c.checkSend(req), taskOf(req), a2a.Service.SendStreamingMessage)
 }
 
 // GetTask implements [a2a.Service].
 func (c *Client) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
-	return call(ctx, c, req, a2a.Service.GetTask)
+	return checked(req.ID)(call(ctx, c, req, a2a.Service.GetTask))
 }
 
 // ListTasks implements [a2a.Service].
@@ -183,13 +190,13 @@ func (c *Client) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a
 
 // CancelTask implements [a2a.Service].
 func (c *Client) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a2a.Task, error) {
-	return call(ctx, c, req, a2a.Service.CancelTask)
+	return checked(req.ID)(call(ctx, c, req, a2a.Service.CancelTask))
 }
 
 // SubscribeToTask implements [a2a.Service]. It is one stream as the agent sends it; see [Client.Follow] for one
 // that is taken up again when it is lost.
 func (c *Client) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRequest) iter.Seq2[a2a.Entry, error] {
-	return stream(ctx, c, req, nil, a2a.Service.SubscribeToTask)
+	return stream(ctx, c, req, nil, req.ID, a2a.Service.SubscribeToTask)
 }
 
 // CreateTaskPushNotificationConfig implements [a2a.Service].
@@ -309,8 +316,29 @@ func call[T any, P message[T], Res any](ctx context.Context, c *Client, req P, f
 	return res, c.explain(err)
 }
 
-// stream makes a streaming call, unless refused is an error.
-func stream[T any, P message[T]](ctx context.Context, c *Client, req P, refused error,
+// taskOf returns the id of the task that a message continues, or "".
+func taskOf(req *a2a.SendMessageRequest) string {
+	if req.Message == nil {
+		return ""
+	}
+	return req.Message.TaskID
+}
+
+// checked passes on a task if it is the one with the id.
+func checked(id string) func(*a2a.Task, error) (*a2a.Task, error) {
+	return func(task *a2a.Task, err error) (*a2a.Task, error) {
+		if err == nil {
+			err = checkTask(task, id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return task, nil
+	}
+}
+
+// stream makes a streaming call about the task with the id, if there is one yet, unless refused is an error.
+func stream[T any, P message[T]](ctx context.Context, c *Client, req P, refused error, id string,
 	f func(a2a.Service, context.Context, P) iter.Seq2[a2a.Entry, error],
 ) iter.Seq2[a2a.Entry, error] {
 	return func(yield func(a2a.Entry, error) bool) {
@@ -319,9 +347,17 @@ func stream[T any, P message[T]](ctx context.Context, c *Client, req P, refused 
 			yield(a2a.Entry{}, err)
 			return
 		}
+		check := streamCheck{id: id}
 		for e, err := range f(c.svc, ctx, addressed(c, req)) {
 			answered()
-			if !yield(e, c.explain(err)) {
+			if err == nil {
+				err = check.check(e.Event)
+			}
+			if err != nil {
+				yield(a2a.Entry{}, c.explain(err))
+				return
+			}
+			if !yield(e, nil) {
 				return
 			}
 		}

@@ -51,6 +51,7 @@ func (s *Server) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a
 		PageSize: min(50, s.cfg.Limits.PageSize), PageToken: req.PageToken,
 		HistoryLength: history(req.HistoryLength),
 		Artifacts:     req.IncludeArtifacts != nil && *req.IncludeArtifacts,
+		MaxBytes:      s.cfg.Limits.PageBytes,
 	}
 	if n := req.PageSize; n != nil && *n != 0 { // gRPC clients send 0 for "not set"
 		if *n < 1 || int(*n) > s.cfg.Limits.PageSize {

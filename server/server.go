@@ -54,6 +54,7 @@ type Limits struct {
 	Parts     int   // of a message: 64
 	ID        int   // bytes of an id that a client makes: 128
 	PageSize  int   // of lists: 100
+	PageBytes int   // content of a list's page, about, which then has fewer tasks: 4 MiB
 	Running   int   // tasks of one caller that run; more wait as SUBMITTED: 20
 	Waiting   int   // tasks of one caller that wait for a turn; more are refused: 1,000
 	Parked    int   // tasks of one caller that wait for an answer; at this number new ones are refused: 1,000
@@ -78,6 +79,7 @@ func (l *Limits) defaults() {
 	orDefault(&l.Parts, 64)
 	orDefault(&l.ID, 128)
 	orDefault(&l.PageSize, 100)
+	orDefault(&l.PageBytes, 4<<20)
 	orDefault(&l.Running, 20)
 	orDefault(&l.Waiting, 1000)
 	orDefault(&l.Parked, 1000)

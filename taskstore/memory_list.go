@@ -28,18 +28,28 @@ func (m *Memory) List(_ context.Context, q Query) (Page, error) {
 	} else {
 		found, page.Total = s.listStates(q, cursor)
 	}
-	if len(found) > q.PageSize {
+	more := len(found) > q.PageSize
+	if more {
 		found = found[:q.PageSize]
-		last := found[q.PageSize-1]
-		page.Next = Cursor{Time: last.state.Task.Status.Timestamp, Task: last.key.Task}.Token(q)
 	}
-	page.Tasks = make([]*a2a.Task, len(found))
+	size := 0
 	for i, t := range found {
 		v := View(&t.state.Task, q.HistoryLength, q.Artifacts)
 		if v == &t.state.Task || v.Artifacts != nil {
 			v = v.Snapshot()
 		}
-		page.Tasks[i] = v
+		page.Tasks = append(page.Tasks, v)
+		if q.MaxBytes == 0 || i == len(found)-1 {
+			continue
+		}
+		if size += Size(v); size >= q.MaxBytes {
+			more, found = true, found[:i+1]
+			break
+		}
+	}
+	if more {
+		last := found[len(found)-1]
+		page.Next = Cursor{Time: last.state.Task.Status.Timestamp, Task: last.key.Task}.Token(q)
 	}
 	return page, nil
 }

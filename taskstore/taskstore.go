@@ -119,6 +119,9 @@ type Query struct {
 
 	HistoryLength int // messages per task; negative: all
 	Artifacts     bool
+	// MaxBytes ends a page early, after the task with which its content reaches this size; 0: no limit. So
+	// that a page of big tasks stays an answer that a host can hold.
+	MaxBytes int
 }
 
 // Page is what List found, newest status first; equal times by id, highest first.

@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) taskstore.Store) {
 		{"ListFilters", testListFilters},
 		{"ListPagingUnderChange", testListPaging},
 		{"ListTokens", testListTokens},
+		{"ListMaxBytes", testListMaxBytes},
 		{"ConcurrentCommits", testConcurrent},
 		{"OneClaimWins", testOneClaim},
 		{"Follow", testFollow},
@@ -582,6 +583,34 @@ func testListTokens(t *testing.T, f *fixture) {
 	q.PageToken, q.PageSize = p.Next, 1 // another size is the same query
 	if p := f.list(q); len(p.Tasks) != 1 || p.Tasks[0].ID != "t1" {
 		t.Errorf("the next page = %v", ids(p.Tasks))
+	}
+}
+
+// testListMaxBytes pages through big tasks: a page ends early, and none is lost or comes twice.
+func testListMaxBytes(t *testing.T, f *fixture) {
+	for i := range 9 {
+		id := fmt.Sprint("t", i)
+		f.create(id, "c", false)
+		f.commit(taskstore.Change{Key: f.key(id), Records: []taskstore.Record{chunkRecord(f.key(id), "x", string(make([]byte, 1000)), false)}})
+	}
+	q := taskstore.Query{PageSize: 100, HistoryLength: -1, Artifacts: true, MaxBytes: 2500}
+	var got []string
+	for pages := 1; ; pages++ {
+		p := f.list(q)
+		if len(p.Tasks) == 0 || len(p.Tasks) > 3 || p.Total != 9 {
+			t.Fatalf("page %d has %d tasks of %d", pages, len(p.Tasks), p.Total)
+		}
+		got = append(got, ids(p.Tasks)...)
+		if p.Next == "" {
+			break
+		}
+		q.PageToken = p.Next
+	}
+	if want := []string{"t8", "t7", "t6", "t5", "t4", "t3", "t2", "t1", "t0"}; !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if p := f.list(taskstore.Query{PageSize: 100, HistoryLength: 0, MaxBytes: 2500}); len(p.Tasks) != 9 || p.Next != "" {
+		t.Errorf("without artifacts: %d tasks, next %q", len(p.Tasks), p.Next)
 	}
 }
 
