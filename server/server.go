@@ -218,6 +218,10 @@ func internal(err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
+	var code a2a.ErrorCode
+	if errors.As(err, &code) {
+		return a2a.AsError(err)
+	}
 	return (&a2a.Error{Code: a2a.ErrInternal}).WithCause(err)
 }
 
