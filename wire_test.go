@@ -172,6 +172,8 @@ func (h *host) Do(ctx context.Context, words []string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	case "tick": // the next status has a later time
+		<-time.After(2 * time.Millisecond)
 	case "store":
 		h.store.broken.Store(words[1] == "fails")
 	case "restart":

@@ -9,6 +9,7 @@
 //	-- 2 GetTask as bob --   a step of another caller (header Test-Caller)
 //	-- 3 SubscribeToTask & --  a step in the background: a stream goes on after its first frame
 //	-- 3 frames --           waits for the end of step 3
+//	-- await 3 after 4 --    waits for four frames of step 3
 //	-- cut 3 after 4 --      waits for four frames of step 3 and drops the connection
 //	-- open gate --          any other words are for the host
 //	-- 4 GetTask not GRPC -- a step that is left out where it cannot be said
@@ -24,7 +25,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,8 +33,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // patience is how long a step may take.
@@ -211,8 +209,8 @@ func (p *player) direct(s *section) {
 	if s.words[0] == "host" {
 		return
 	}
-	if s.words[0] == "cut" {
-		p.cut(s)
+	if len(s.words) == 4 && s.words[2] == "after" {
+		p.after(s)
 		return
 	}
 	ctx, cancel := context.WithTimeout(p.Context(), patience)
@@ -222,22 +220,24 @@ func (p *player) direct(s *section) {
 	}
 }
 
-// cut waits for frames of a step and drops its connection.
-func (p *player) cut(s *section) {
+// after waits for frames of a step, and drops its connection if the section says so.
+func (p *player) after(s *section) {
 	p.Helper()
-	var n string
-	var after int
-	if _, err := fmt.Sscanf(strings.Join(s.words, " "), "cut %s after %d", &n, &after); err != nil || p.calls[n] == nil {
-		p.Fatalf("%s: want: cut STEP after FRAMES, of a step that goes on", strings.Join(s.words, " "))
-	}
+	n := s.words[1]
+	frames, err := strconv.Atoi(s.words[3])
 	c := p.calls[n]
-	for len(c.got) < after {
+	if err != nil || c == nil || s.words[0] != "await" && s.words[0] != "cut" {
+		p.Fatalf("section %s: want await or cut STEP after FRAMES, of a step that goes on", strings.Join(s.words, " "))
+	}
+	for len(c.got) < frames {
 		if !p.next(n, c) {
 			p.Fatalf("step %s ended after %d frames", n, len(c.got))
 		}
 	}
-	c.got, c.cut = c.got[:after], true
-	c.cancel()
+	if s.words[0] == "cut" {
+		c.got, c.cut = c.got[:frames], true
+		c.cancel()
+	}
 }
 
 // send sends a step. A foreground step is collected at its answer's section, which follows.
@@ -345,7 +345,7 @@ func (p *player) settle(n string, want *section) {
 		p.Errorf("%s, step %s (%s): got %s, want %s:\n%s", p.binding, n, c.op, kind, want.words[1], text)
 		return
 	}
-	if d := cmp.Diff(strings.Split(want.data, "\n"), strings.Split(text, "\n")); d != "" {
+	if d := diff(want.data, text); d != "" {
 		p.Errorf("%s, step %s (%s), -want +got:\n%s", p.binding, n, c.op, d)
 	}
 }

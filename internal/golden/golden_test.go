@@ -53,3 +53,12 @@ func TestArchive(t *testing.T) {
 		t.Errorf("format: %q", got)
 	}
 }
+
+func TestDiff(t *testing.T) {
+	if d := diff("a\nb\nc", "a\nb\nc"); d != "" {
+		t.Errorf("equal texts differ: %q", d)
+	}
+	if d := diff("a\nb\nc\nd", "a\nx\nc\nd\ne"); d != "  a\n- b\n+ x\n  c\n  d\n+ e\n" {
+		t.Errorf("got\n%s", d)
+	}
+}

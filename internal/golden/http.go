@@ -177,7 +177,8 @@ func unwrapJSONRPC(res *http.Response, data []byte, id string) (json.RawMessage,
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return nil, fmt.Errorf("HTTP %d: %w: %s", res.StatusCode, err, data)
 	}
-	if answer.JSONRPC != "2.0" || string(answer.ID) != id || (answer.Result == nil) == (answer.Error == nil) {
+	early := res.StatusCode != http.StatusOK && string(answer.ID) == "null" // before the request was read
+	if answer.JSONRPC != "2.0" || string(answer.ID) != id && !early || (answer.Result == nil) == (answer.Error == nil) {
 		return nil, fmt.Errorf("not the response to request %s: %s", id, data)
 	}
 	if answer.Error == nil {
