@@ -25,7 +25,9 @@ const (
 	btree    = "github.com/tidwall/btree"
 	cmp      = "github.com/google/go-cmp/cmp"
 	genproto = "google.golang.org/genproto/googleapis/rpc"
+	goose    = "github.com/pressly/goose/v3"
 	grpc     = "google.golang.org/grpc"
+	modernc  = "modernc.org/sqlite"
 	proto    = "google.golang.org/protobuf"
 	schema   = "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	text     = "golang.org/x/text"
@@ -46,6 +48,7 @@ var allowed = map[string][]string{
 
 	"taskstore":           {"a2a", btree},
 	"taskstore/storetest": {"a2a", "taskstore", cmp},
+	"taskstore/sqlite":    {"a2a", "taskstore", goose, modernc},
 
 	"binding/jsonrpc": {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
 	"binding/rest":    {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
