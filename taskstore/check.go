@@ -24,7 +24,7 @@ func (c *Change) Check(head Head, lease Lease) (Lease, error) {
 		return lease, err
 	}
 	end := c.end()
-	if lease.Latched && (c.Committed || (c.Release && end != a2a.TaskStateCanceled) || (end.Terminal() && end != a2a.TaskStateCanceled)) {
+	if lease.Latched && (c.Committed || end != a2a.TaskStateCanceled && (c.Release || c.Seize != "" || end.Terminal())) {
 		return lease, ErrLatched
 	}
 	if c.Claim != "" {
@@ -64,9 +64,11 @@ func (c *Change) preconditions(head Head, lease Lease) error {
 		return ErrConflict
 	case c.Epoch != 0 && (c.Epoch != lease.Epoch || lease.Node == ""):
 		return ErrFenced
-	case c.Claim != "" && lease.Node != "":
+	case c.Claim != "" && lease.Node != "" && lease.Node != c.Seize:
 		return ErrHeld
-	case c.Epoch == 0 && lease.Node != "" && len(c.Records) > 0 && c.IfStatus == 0:
+	case c.Seize != "" && lease.Node != c.Seize:
+		return ErrConflict
+	case c.Epoch == 0 && lease.Node != "" && c.Seize == "" && len(c.Records) > 0 && c.IfStatus == 0:
 		return ErrHeld
 	}
 	return nil
@@ -88,4 +90,20 @@ func (c *Change) end() a2a.TaskState {
 		}
 	}
 	return a2a.TaskStateUnspecified
+}
+
+// OnlySent reports whether the change does nothing but say that a message was taken, for which it needs no task.
+func (c *Change) OnlySent() bool { return c.Sent != nil && c.Key.Task == "" }
+
+// Hook returns the change's webhook as it is recorded with the last record of the given generation.
+func (c *Change) Hook(generation int64) *Webhook {
+	if c.Webhook == nil {
+		return nil
+	}
+	h := *c.Webhook
+	h.Key = c.Key
+	if h.Delivered == 0 {
+		h.Delivered = generation
+	}
+	return &h
 }

@@ -30,6 +30,11 @@ type Memory struct {
 	tasks    map[string]*memTask // by id: ids are unique whatever the scope
 	scopes   map[Scope]*memScope
 	waiting  map[string]*memTask // interrupted tasks
+	idle     map[string]*memTask // tasks that have not started
+	held     map[string]*memTask // tasks with a lease
+	hooked   map[string]*memTask // tasks with a webhook that is not done
+	sent     map[sentKey]*Sent
+	sentList []sentKey // oldest first
 	logs     queue               // finished tasks that still have their log, oldest first
 	finished queue               // finished tasks, oldest first
 
@@ -49,6 +54,11 @@ type memContext struct {
 	used   time.Time
 }
 
+type sentKey struct {
+	scope Scope
+	id    string
+}
+
 type memTask struct {
 	scope     *memScope
 	key       Key
@@ -59,6 +69,7 @@ type memTask struct {
 	node      string
 	latched   bool
 	committed bool
+	hooks     []*Webhook // by id
 	inContext *memTask
 	gone      bool // forgotten: skipped in inContext chains
 }
@@ -79,6 +90,10 @@ func NewMemory(opts MemoryOptions) *Memory {
 		tasks:   map[string]*memTask{},
 		scopes:  map[Scope]*memScope{},
 		waiting: map[string]*memTask{},
+		idle:    map[string]*memTask{},
+		held:    map[string]*memTask{},
+		hooked:  map[string]*memTask{},
+		sent:    map[sentKey]*Sent{},
 		notify:  map[int]func(string){},
 	}
 }
@@ -99,6 +114,13 @@ func (m *Memory) Commit(_ context.Context, c Change) (Receipt, error) {
 }
 
 func (m *Memory) commit(c Change) (Receipt, error) {
+	if c.Sent != nil && m.wasSent(c.Key.Scope, c.Sent.MessageID) != nil {
+		return Receipt{}, ErrSent
+	}
+	if c.OnlySent() {
+		m.addSent(c, 0)
+		return Receipt{}, nil
+	}
 	t := m.tasks[c.Key.Task]
 	if c.Create {
 		if t != nil {
@@ -116,6 +138,9 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
+	if c.Delivered != nil && !t.delivered(c.Delivered) {
+		return Receipt{}, ErrConflict
+	}
 	if c.Create {
 		m.add(t, c)
 	}
@@ -125,6 +150,11 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 	}
 	if c.Values != nil {
 		t.scope.context(t.state.Task.ContextID).values = c.Values
+	}
+	m.keep(t)
+	m.hook(t, &c)
+	if c.Sent != nil {
+		m.addSent(c, t.state.Generation)
 	}
 	return Receipt{Generation: t.state.Generation, Epoch: t.epoch, Records: c.Records}, nil
 }
@@ -198,9 +228,7 @@ func (m *Memory) index(t *memTask) {
 	case state.Terminal():
 		m.logs.push(t)
 		m.finished.push(t)
-		for m.logs.len() > m.opts.MaxLogs {
-			old := m.logs.pop()
-			old.log, old.trimmed = nil, old.state.Generation
+		for m.logs.len() > m.opts.MaxLogs && m.trim() {
 		}
 		for len(m.tasks) > m.opts.MaxTasks && m.finished.len() > 0 {
 			m.forget(m.finished.pop())
@@ -208,8 +236,20 @@ func (m *Memory) index(t *memTask) {
 	}
 }
 
+// trim takes the log of the task that finished first, unless a webhook still needs it.
+func (m *Memory) trim() bool {
+	old := m.logs.pop()
+	if m.hooked[old.key.Task] == old {
+		m.logs.push(old)
+		return false
+	}
+	old.log, old.trimmed = nil, old.state.Generation
+	return true
+}
+
 func (m *Memory) forget(t *memTask) {
 	delete(m.tasks, t.key.Task)
+	delete(m.hooked, t.key.Task)
 	t.scope.tree(t.state.Task.Status.State).Delete(t)
 	id := t.state.Task.ContextID
 	t.gone = true
@@ -374,6 +414,8 @@ type queue struct {
 }
 
 func (q *queue) len() int { return len(q.items) - q.first }
+
+func (q *queue) peek() *memTask { return q.items[q.first] }
 
 func (q *queue) push(t *memTask) { q.items = append(q.items, t) }
 

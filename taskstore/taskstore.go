@@ -41,6 +41,7 @@ var (
 	ErrCommitted = errors.New("taskstore: the run is past the way back")      // Latch
 	ErrTrimmed   = errors.New("taskstore: the log no longer goes back there") // Entries
 	ErrBadToken  = errors.New("taskstore: not a page token of this query")    // List
+	ErrSent      = errors.New("taskstore: the message was taken before")      // Sent
 )
 
 // Record is an entry of a task's log, with what the wire does not carry.
@@ -51,6 +52,37 @@ type Record struct {
 	Turn *a2a.Message
 	// Keep says that the message of this status moves to the history when the next status replaces it.
 	Keep bool
+	// Request is what a run that starts from this record needs besides the message, in the engine's own
+	// form; nil where no run will start from it again.
+	Request []byte
+}
+
+// Sent is a message that was taken, so that the same message, sent again, can be told from a new one.
+type Sent struct {
+	MessageID string
+	Hash      [32]byte  // of what was sent
+	Reply     []byte    // the Message that was the whole answer, in the engine's own form; nil: a task
+	Expires   time.Time // then the message is new again
+	// Task and Generation say where the message was taken: the task and the last record of the change. The
+	// store fills them in.
+	Task       string
+	Generation int64
+}
+
+// Webhook is a registration for a task's events, and how far the delivery has come.
+type Webhook struct {
+	Key    Key
+	Config *a2a.TaskPushNotificationConfig // with its secrets; its id is unique within the task
+	// Registration is different for every registration, also for one that replaces another of its id.
+	Registration string
+	// Delivered is the generation up to which the receiver has the task's log. Before Begun it is that as of
+	// which the receiver first gets the Task; zero in a Change means that of the change's last record.
+	Delivered int64
+	Begun     bool
+	Attempts  int       // that failed since the last success
+	Due       time.Time // of the next attempt, after one that failed
+	Done      bool      // nothing follows: the task's end was delivered, or the receiver was given up
+	Failure   string    // why the last attempt failed
 }
 
 // Change is one atomic step of one task. The zero value of each field says nothing.
@@ -70,6 +102,9 @@ type Change struct {
 
 	// Claim takes the lease for the named node; the epoch becomes one higher. ErrHeld if a run has it.
 	Claim string
+	// Seize lets Claim take the lease from the named node, whose process is gone. A latched task is seized
+	// only to end it as CANCELED.
+	Seize string
 	// Release gives the lease back. A latched task is released only by its CANCELED record.
 	Release bool
 	// Latch records that a cancel was asked for. It needs a held lease: ErrNotHeld. From then on the task
@@ -83,6 +118,17 @@ type Change struct {
 
 	// Values replaces the record that the task's context keeps, if it is not nil.
 	Values map[string]string
+
+	// Sent records that a message was taken. ErrSent, before any other error, if one with this id was that
+	// has not expired. A change with nothing but Sent needs no task: its Key.Task is empty.
+	Sent *Sent
+
+	// Webhook registers a webhook of the task, or replaces the one with its id. Its Key is the change's.
+	Webhook *Webhook
+	// Delivered records how far the delivery of a webhook has come. ErrConflict if that registration is gone.
+	Delivered *Webhook
+	// Unhook removes the webhook with this id, if there is one.
+	Unhook string
 }
 
 // Receipt says what a Commit did.
@@ -131,6 +177,19 @@ type Page struct {
 	Total int    // exact, on whatever page
 }
 
+// Retention says what a store may forget.
+type Retention struct {
+	Tasks time.Time // tasks that ended before this, with all that belongs to them
+	Logs  time.Time // the logs of tasks that ended before this: the task stays and can still be read
+	Limit int       // how many tasks one call touches
+}
+
+// Expired is what a store has forgotten.
+type Expired struct {
+	Tasks, Logs, Contexts, Sent int
+	More                        bool // there is more to forget
+}
+
 // Store keeps tasks. Its methods are safe for concurrent use; what they return must not be changed.
 type Store interface {
 	// Commit carries out a change. nil means that it is as durable as the store promises; any error means
@@ -152,6 +211,20 @@ type Store interface {
 	Values(ctx context.Context, scope Scope, contextID string) (map[string]string, error)
 	// Interrupted returns tasks of the agent, of any caller, whose interrupted status was set before t.
 	Interrupted(ctx context.Context, agent string, t time.Time, limit int) ([]Key, error)
+	// Unsettled returns tasks of the agent, of any caller, with ids higher than after, in the order of their
+	// ids, that nobody is at work on though somebody should be: those that never started, and those that a
+	// node holds whose process is gone. node is the caller's own, which is alive.
+	Unsettled(ctx context.Context, agent, node, after string, limit int) ([]Key, error)
+	// Sent returns the message of this id that was taken, nil if none was or it has expired.
+	Sent(ctx context.Context, scope Scope, messageID string) (*Sent, error)
+	// Webhooks returns the webhooks of a task in the order of their ids.
+	Webhooks(ctx context.Context, key Key) ([]Webhook, error)
+	// Outbox returns webhooks of the agent's tasks, of any caller, that are not done, ordered by task and id,
+	// after the one of task and id.
+	Outbox(ctx context.Context, agent, task, id string, limit int) ([]Webhook, error)
+	// Expire forgets tasks that have ended, but none with a webhook that is not done; and messages and
+	// contexts that have expired. It takes one small step, so that no commit waits long for it.
+	Expire(ctx context.Context, r Retention) (Expired, error)
 	// Notify has f called soon after a commit with the id of the task that got records. Calls may be lost,
 	// late or for nothing; f is quick and never blocks. stop ends it.
 	Notify(f func(task string)) (stop func())

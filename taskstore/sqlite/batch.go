@@ -19,6 +19,8 @@ type batch struct {
 	scopes map[taskstore.Scope]*scope
 	totals map[total]int64 // what to add; hour is 0
 	hours  map[total]int64
+	// Of which a step of Expire deleted all, or the log up to what trimmed now says.
+	gone, cut []*expired
 }
 
 // total is a counter's key.
@@ -41,6 +43,12 @@ type pending struct {
 // run carries out the requests. Its error is one of the store itself, and spares nobody.
 func (b *batch) run(requests []*request) error {
 	for _, r := range requests {
+		if r.retention != nil {
+			if err := b.expire(r); err != nil {
+				return err
+			}
+			continue
+		}
 		verdict, err := b.apply(r)
 		if err != nil {
 			return err
@@ -56,6 +64,9 @@ func (b *batch) run(requests []*request) error {
 		}
 	}
 	if err := b.count(); err != nil {
+		return err
+	}
+	if err := b.dropCounters(); err != nil {
 		return err
 	}
 	_, err := b.w.commit.exec()
@@ -76,6 +87,12 @@ func (b *batch) begin() error {
 // apply carries out one change, or returns the store's verdict why not.
 func (b *batch) apply(r *request) (verdict, err error) {
 	c := &r.change
+	if verdict, err := b.taken(c); verdict != nil || err != nil {
+		return verdict, err
+	}
+	if c.OnlySent() {
+		return nil, b.send(c, 0)
+	}
 	p, verdict, err := b.find(c)
 	if verdict != nil || err != nil {
 		return verdict, err
@@ -83,6 +100,9 @@ func (b *batch) apply(r *request) (verdict, err error) {
 	lease, verdict := c.Check(p.row.head, p.row.lease)
 	if verdict != nil {
 		return verdict, nil
+	}
+	if verdict, err := b.registered(c); verdict != nil || err != nil {
+		return verdict, err
 	}
 	if err := b.begin(); err != nil {
 		return nil, err
@@ -107,6 +127,12 @@ func (b *batch) apply(r *request) (verdict, err error) {
 		return nil, err
 	}
 	if err := b.values(p, r.values); err != nil {
+		return nil, err
+	}
+	if err := b.hook(c, p.row.head.Generation, r.config); err != nil {
+		return nil, err
+	}
+	if err := b.send(c, p.row.head.Generation); err != nil {
 		return nil, err
 	}
 	r.receipt = taskstore.Receipt{Generation: p.row.head.Generation, Epoch: lease.Epoch, Records: slices.Clip(p.records[len(p.records)-len(r.written):])}
@@ -188,11 +214,7 @@ func (b *batch) append(p *pending, records []written) error {
 	for i := range records {
 		w := &records[i]
 		p.row.bytes += w.size()
-		var turn any
-		if w.turn != nil {
-			turn = w.turn
-		}
-		if _, err := b.w.addRecord.exec(p.row.tid, w.Generation, w.kind, p.row.bytes, w.event, turn); err != nil {
+		if _, err := b.w.addRecord.exec(p.row.tid, w.Generation, w.kind, p.row.bytes, w.event, null(w.turn), null(w.Request)); err != nil {
 			return err
 		}
 	}
@@ -289,11 +311,7 @@ func (b *batch) snapshot(p *pending) error {
 	}
 	r := &p.row
 	r.snapBytes, r.snapSize = r.bytes, shot.size()
-	var artifacts any
-	if shot.artifacts != nil {
-		artifacts = shot.artifacts
-	}
-	_, err := b.w.setSnapshot.exec(r.tid, r.head.Generation, r.bytes, r.head.StatusGeneration, flag(r.keep), shot.front, artifacts)
+	_, err := b.w.setSnapshot.exec(r.tid, r.head.Generation, r.bytes, r.head.StatusGeneration, flag(r.keep), shot.front, null(shot.artifacts))
 	return err
 }
 
@@ -355,6 +373,7 @@ func (b *batch) publish() {
 		t.touched.Store(true)
 		s.tasks.put(t)
 	}
+	b.forget()
 	s.tasks.shrink()
 	if len(s.scopes) > maxScopes {
 		clear(s.scopes)
@@ -377,5 +396,6 @@ func (b *batch) undo() {
 	for _, p := range b.order {
 		s.tasks.drop(p.t)
 	}
+	b.forget()
 	clear(s.scopes)
 }

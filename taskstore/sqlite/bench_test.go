@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -164,4 +165,91 @@ func BenchmarkReads(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkExpire has a steady load of commits, with and without Expire deleting finished tasks beside, PARLEY_TASKS
+// or 10,000 of them.
+func BenchmarkExpire(b *testing.B) {
+	n := 10_000
+	if v := os.Getenv("PARLEY_TASKS"); v != "" {
+		n, _ = strconv.Atoi(v)
+	}
+	for b.Loop() {
+		s := openNew(b, Options{})
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		for range 256 {
+			wg.Go(func() {
+				for next.Add(1) <= int64(n) {
+					oneTask(b, s, newID())
+				}
+			})
+		}
+		wg.Wait()
+		begin := time.Now()
+		stop := make(chan struct{})
+		time.AfterFunc(5*time.Second, func() { close(stop) })
+		p50, p99, most := latencies(b, s, stop)
+		b.ReportMetric(p50, "alone-p50-µs")
+		b.ReportMetric(p99, "alone-p99-µs")
+		b.ReportMetric(most, "alone-max-µs")
+
+		stop = make(chan struct{})
+		deleted := 0
+		wg.Go(func() {
+			defer close(stop)
+			for {
+				e, err := s.Expire(b.Context(), taskstore.Retention{Tasks: begin, Limit: 1000})
+				if err != nil {
+					b.Error(err)
+				}
+				if deleted += e.Tasks; !e.More || err != nil {
+					return
+				}
+			}
+		})
+		start := time.Now()
+		p50, p99, most = latencies(b, s, stop)
+		wg.Wait()
+		b.ReportMetric(p50, "beside-p50-µs")
+		b.ReportMetric(p99, "beside-p99-µs")
+		b.ReportMetric(most, "beside-max-µs")
+		b.ReportMetric(float64(deleted)/time.Since(start).Seconds(), "deleted/s")
+		if deleted != n {
+			b.Errorf("%d tasks were deleted", deleted)
+		}
+	}
+}
+
+// latencies has 16 tasks at work with 20 commits a second each, until stop, and returns the median, the 99th
+// percentile and the largest of what a commit took, in microseconds.
+func latencies(b *testing.B, s *Store, stop <-chan struct{}) (p50, p99, most float64) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var all []time.Duration
+	for range 16 {
+		wg.Go(func() {
+			k := key(newID())
+			r := commit(b, s, taskstore.Change{Key: k, Create: true, Claim: "node", Records: []taskstore.Record{taskRecord(k, now())}})
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for more := false; ; more = true {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+				start := time.Now()
+				commit(b, s, taskstore.Change{Key: k, Epoch: r.Epoch, Records: []taskstore.Record{chunkRecord(k, "0123456789", more)}})
+				d := time.Since(start)
+				mu.Lock()
+				all = append(all, d)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(all)
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	return us(all[len(all)/2]), us(all[len(all)*99/100]), us(all[len(all)-1])
 }

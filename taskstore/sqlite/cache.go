@@ -64,7 +64,7 @@ func (t *task) remember(records []taskstore.Record) {
 	t.recent = append([]taskstore.Record(nil), t.recent[i:]...) // readers may still have the old slice
 }
 
-func recordSize(r *taskstore.Record) int64 { return int64(len(r.JSON())) }
+func recordSize(r *taskstore.Record) int64 { return int64(len(r.JSON()) + len(r.Request)) }
 
 // since returns records after a generation, at most limit, and whether memory has them.
 func (t *task) since(after int64, limit int) ([]taskstore.Record, bool) {

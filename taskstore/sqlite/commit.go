@@ -9,18 +9,32 @@ import (
 	"github.com/parley-a2a/parley/taskstore"
 )
 
-// maxBatch is how many changes share a transaction.
-const maxBatch = 512
+// The most that shares a transaction: changes, and bytes of theirs, so that a small one does not wait long for
+// large ones.
+const (
+	maxBatch      = 512
+	maxBatchBytes = 8 << 20
+)
 
-// request is a change on its way through the queue.
+// request is a change, or a step of Expire, on its way through the queue.
 type request struct {
 	change  taskstore.Change // its records are those of written, so that they get their numbers
 	written []written
 	values  []byte // JSON; nil: no values
+	config  []byte // of the webhook, JSON; nil: no webhook
+	size    int64
+
+	retention *taskstore.Retention // nil: it is a change
 
 	receipt taskstore.Receipt
+	expired taskstore.Expired
 	err     error
 	done    chan struct{}
+}
+
+// refuse makes err the answer.
+func (r *request) refuse(err error) {
+	r.receipt, r.expired, r.err = taskstore.Receipt{}, taskstore.Expired{}, err
 }
 
 // queue holds the changes that the writer has not taken yet.
@@ -67,10 +81,9 @@ func (q *queue) withdraw(r *request) bool {
 func (q *queue) take() []*request {
 	for {
 		q.mu.Lock()
-		batch, closed := q.waiting, q.closed
-		if len(batch) > maxBatch {
-			batch = batch[:maxBatch:maxBatch]
-		}
+		closed := q.closed
+		n := share(q.waiting)
+		batch := q.waiting[:n:n]
 		if q.waiting = q.waiting[len(batch):]; len(q.waiting) == 0 {
 			q.waiting = nil
 		}
@@ -80,6 +93,20 @@ func (q *queue) take() []*request {
 		}
 		<-q.wake
 	}
+}
+
+// share returns how many of the requests, from the first on, share a transaction. A step of Expire has its own.
+func share(waiting []*request) int {
+	size := int64(0)
+	for i, r := range waiting {
+		if r.retention != nil {
+			return max(i, 1)
+		}
+		if size += r.size; i == maxBatch || i > 0 && size > maxBatchBytes {
+			return i
+		}
+	}
+	return len(waiting)
 }
 
 // close reports whether it is the first to close the queue.
@@ -97,31 +124,54 @@ func (q *queue) close() bool {
 // Commit implements [taskstore.Store]. The context bounds the waiting for the writer to take the change; once
 // it is taken, the answer is that of the disk.
 func (s *Store) Commit(ctx context.Context, c taskstore.Change) (taskstore.Receipt, error) {
+	r, err := newRequest(c)
+	if err != nil {
+		return taskstore.Receipt{}, err
+	}
+	s.do(ctx, r)
+	return r.receipt, r.err
+}
+
+// newRequest does the part of the work that needs no writer.
+func newRequest(c taskstore.Change) (*request, error) {
 	r := &request{change: c, done: make(chan struct{}, 1)}
 	var err error
 	if r.written, err = encode(c.Records); err != nil {
-		return taskstore.Receipt{}, err
+		return nil, err
+	}
+	for i := range r.written {
+		r.size += r.written[i].size() + int64(len(r.written[i].Request))
 	}
 	if c.Values != nil {
 		if r.values, err = json.Marshal(c.Values); err != nil {
-			return taskstore.Receipt{}, err
+			return nil, err
 		}
 	}
+	if c.Webhook != nil {
+		r.config = c.Webhook.Config.AppendJSON(nil)
+	}
+	return r, nil
+}
+
+// do hands the request to the writer and waits for its answer.
+func (s *Store) do(ctx context.Context, r *request) {
 	if ctx.Err() != nil {
-		return taskstore.Receipt{}, context.Cause(ctx)
+		r.refuse(context.Cause(ctx))
+		return
 	}
 	if !s.queue.put(r) {
-		return taskstore.Receipt{}, &trouble{s.path, ErrClosed, nil}
+		r.refuse(&trouble{s.path, ErrClosed, nil})
+		return
 	}
 	select {
 	case <-r.done:
 	case <-ctx.Done():
 		if s.queue.withdraw(r) {
-			return taskstore.Receipt{}, context.Cause(ctx)
+			r.refuse(context.Cause(ctx))
+			return
 		}
 		<-r.done
 	}
-	return r.receipt, r.err
 }
 
 // write is the writer.
@@ -137,7 +187,7 @@ func (s *Store) write() {
 	}
 }
 
-// commit carries out the changes in one transaction and answers.
+// commit carries out the requests in one transaction and answers.
 func (s *Store) commit(requests []*request) {
 	b := &batch{s: s, w: s.w, tasks: map[string]*pending{}, scopes: map[taskstore.Scope]*scope{}, totals: map[total]int64{}, hours: map[total]int64{}}
 	if err := b.run(requests); err != nil {
@@ -148,7 +198,7 @@ func (s *Store) commit(requests []*request) {
 		s.failing = true
 		b.undo()
 		for _, r := range requests {
-			r.receipt, r.err = taskstore.Receipt{}, err
+			r.refuse(err)
 			r.done <- struct{}{}
 		}
 		return

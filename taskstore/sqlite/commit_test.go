@@ -5,8 +5,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,11 +31,10 @@ func together(t *testing.T, s *Store, changes ...taskstore.Change) ([]taskstore.
 	t.Helper()
 	requests := make([]*request, len(changes))
 	for i, c := range changes {
-		w, err := encode(c.Records)
-		if err != nil {
+		var err error
+		if requests[i], err = newRequest(c); err != nil {
 			t.Fatal(err)
 		}
-		requests[i] = &request{change: c, written: w, done: make(chan struct{}, 1)}
 	}
 	before := s.transactions.Load()
 	s.queue.mu.Lock()
@@ -570,5 +571,150 @@ func compare(t *testing.T, s *Store, k taskstore.Key) {
 	}
 	if diff := cmp.Diff(taskstore.View(&st.Task, 2, false), page.Tasks[0]); diff != "" {
 		t.Errorf("in a list without artifacts the task is not its log:\n%s", diff)
+	}
+}
+
+// TestCloseWhileReading closes a store that many read and write: what was acknowledged is there, and no connection
+// stays, which would keep the WAL.
+func TestCloseWhileReading(t *testing.T) {
+	for range 20 {
+		s := openNew(t, Options{Durability: Normal, CacheBytes: 1})
+		oneTask(t, s, "a")
+		var wg sync.WaitGroup
+		began := make(chan struct{}, 16)
+		for range cap(began) {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					if _, err := s.Task(t.Context(), key("a"), 0); err != nil {
+						if !errors.Is(err, ErrClosed) {
+							t.Errorf("Task: %v", err)
+						}
+						return
+					}
+					if i == 0 {
+						began <- struct{}{}
+					}
+				}
+			})
+		}
+		acked := map[string]bool{}
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprint("t", i)
+				_, err := s.Commit(t.Context(), taskstore.Change{Key: key(id), Create: true, Records: []taskstore.Record{taskRecord(key(id), now())}})
+				if err != nil {
+					if !errors.Is(err, ErrClosed) {
+						t.Errorf("Commit: %v", err)
+					}
+					return
+				}
+				acked[id] = true
+			}
+		})
+		for range cap(began) {
+			<-began
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if _, err := os.Stat(s.path + "-wal"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Close left the WAL: %v", err)
+		}
+		wg.Wait()
+		s = open(t, s.path, Options{})
+		for id := range acked {
+			if _, err := s.Task(t.Context(), key(id), 0); err != nil {
+				t.Errorf("task %s was acknowledged: %v", id, err)
+			}
+		}
+	}
+}
+
+// TestShare looks at what shares a transaction.
+func TestShare(t *testing.T) {
+	change, step := &request{size: 1}, &request{retention: &taskstore.Retention{}}
+	large := &request{size: maxBatchBytes}
+	for _, c := range []struct {
+		waiting []*request
+		want    int
+	}{
+		{nil, 0},
+		{[]*request{change, change}, 2},
+		{[]*request{change, step, change}, 1},
+		{[]*request{step, step, change}, 1},
+		{[]*request{large, change}, 1},
+		{[]*request{change, large}, 1},
+		{slices.Repeat([]*request{change}, maxBatch), maxBatch},
+		{slices.Repeat([]*request{change}, maxBatch+5), maxBatch},
+	} {
+		if got := share(c.waiting); got != c.want {
+			t.Errorf("of %d requests %d share a transaction, want %d", len(c.waiting), got, c.want)
+		}
+	}
+}
+
+// TestLargeTogether queues changes of more bytes than share a transaction: there are several, and all are committed.
+func TestLargeTogether(t *testing.T) {
+	s := openNew(t, Options{Durability: Normal})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	stop := s.Notify(func(string) { entered <- struct{}{}; <-leave })
+	k := key("a")
+	r := commit(t, s, taskstore.Change{Key: k, Create: true, Claim: "n", Records: []taskstore.Record{taskRecord(k, now())}})
+	<-entered
+	stop2 := make(chan struct{})
+	go func() { // the writer waits for nobody from here on
+		stop()
+		close(stop2)
+	}()
+	var wg sync.WaitGroup
+	text := strings.Repeat("x", maxBatchBytes/4)
+	for i := range 12 {
+		idle(s)
+		wg.Go(func() {
+			rec := chunkRecord(k, text, false)
+			rec.Event.(*a2a.TaskArtifactUpdateEvent).Artifact.ArtifactID = fmt.Sprint("x", i)
+			if _, err := s.Commit(t.Context(), taskstore.Change{Key: k, Epoch: r.Epoch, Records: []taskstore.Record{rec}}); err != nil {
+				t.Error(err)
+			}
+		})
+		hinted(s)
+	}
+	before := s.transactions.Load()
+	close(leave)
+	<-stop2
+	wg.Wait()
+	if n := s.transactions.Load() - before; n < 3 || n > 6 {
+		t.Errorf("12 changes of a quarter of what may be shared took %d transactions", n)
+	}
+	if snap, err := s.Task(t.Context(), k, 0); err != nil || snap.Generation != 13 {
+		t.Errorf("%+v, %v", snap, err)
+	}
+}
+
+// TestNothingKept looks that no statement holds on to what it wrote or read.
+func TestNothingKept(t *testing.T) {
+	s := openNew(t, Options{CacheBytes: 1})
+	fill(t, s)
+	for _, id := range []string{"ended", "working", "trimmed"} {
+		if _, err := s.Task(t.Context(), key(id), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range append(s.all, s.w) {
+		for _, st := range c.stmts {
+			for _, a := range st.args[:cap(st.args)] {
+				if a.Value != nil {
+					t.Errorf("an argument is kept: %v", a)
+				}
+			}
+			for _, v := range st.row {
+				if v != nil {
+					t.Errorf("a column is kept: %v", v)
+				}
+			}
+		}
 	}
 }

@@ -24,16 +24,19 @@ type conn struct {
 
 // Close ends the statements too: SQLite would wait for them, and never move the WAL into the database.
 func (c *conn) Close() error {
-	var errs []error
 	for _, s := range c.stmts {
-		errs = append(errs, s.Close())
+		_ = s.Close() // its error is that of the last run, which was told
 	}
-	return errors.Join(append(errs, c.Conn.Close())...)
+	return c.Conn.Close()
 }
 
 // connect opens a connection on which each pragma is set.
 func connect(ctx context.Context, path string, pragmas ...string) (*conn, error) {
-	c, err := modernc.NewConnector(dsn(path, pragmas...))
+	return dial(ctx, dsn(path, "rw", pragmas...))
+}
+
+func dial(ctx context.Context, dsn string) (*conn, error) {
+	c, err := modernc.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +47,12 @@ func connect(ctx context.Context, path string, pragmas ...string) (*conn, error)
 	return &conn{Conn: d}, nil
 }
 
-// dsn names the file at path, which is there, for the driver.
-func dsn(path string, pragmas ...string) string {
+// dsn names the file at path, which is there, for the driver. mode is rw or ro.
+func dsn(path, mode string, pragmas ...string) string {
 	pragmas = append([]string{"busy_timeout(5000)", "temp_store(memory)"}, pragmas...)
 	u := url.URL{
 		Scheme: "file", Path: filepath.ToSlash(path),
-		RawQuery: url.Values{"mode": {"rw"}, "_pragma": pragmas}.Encode(),
+		RawQuery: url.Values{"mode": {mode}, "_pragma": pragmas}.Encode(),
 	}
 	return u.String()
 }
@@ -94,6 +97,7 @@ func (s *stmt) bind(args []any) []driver.NamedValue {
 func (s *stmt) exec(args ...any) (int64, error) {
 	//nolint:forcetypeassert // modernc.org/sqlite has it
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), s.bind(args))
+	clear(s.args) // they can be large, and the statement may wait long for its next run
 	if err != nil {
 		return 0, err
 	}
@@ -103,12 +107,19 @@ func (s *stmt) exec(args ...any) (int64, error) {
 // query runs the statement and calls each with every row, until it returns an error. The slice is used again
 // for the next row, the values are not.
 func (s *stmt) query(each func(row []driver.Value) error, args ...any) (err error) {
+	return s.queryContext(context.Background(), each, args...)
+}
+
+// queryContext is query for a statement that may take long: the end of ctx interrupts it.
+func (s *stmt) queryContext(ctx context.Context, each func(row []driver.Value) error, args ...any) (err error) {
 	//nolint:forcetypeassert // modernc.org/sqlite has it
-	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), s.bind(args))
+	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, s.bind(args))
+	clear(s.args)
 	if err != nil {
 		return err
 	}
 	defer func() {
+		clear(s.row)
 		if e := rows.Close(); err == nil {
 			err = e
 		}
@@ -135,6 +146,14 @@ func integer(v driver.Value) int64 { n, _ := v.(int64); return n }
 func text(v driver.Value) string { s, _ := v.(string); return s }
 
 func blob(v driver.Value) []byte { b, _ := v.([]byte); return b }
+
+// null returns b for a column that is NULL when it is nil.
+func null(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
 
 func flag(b bool) int64 {
 	if b {

@@ -42,6 +42,9 @@ func (s *Store) List(ctx context.Context, q taskstore.Query) (taskstore.Page, er
 		}
 		size := 0
 		for i := range tasks {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			t, err := s.view(c, &tasks[i], q)
 			if err != nil {
 				return fmt.Errorf("task %s: %w", tasks[i].id, err)
@@ -137,7 +140,7 @@ func (c *conn) since(scope, state, ms int64) (int64, error) {
 func (s *Store) view(c *conn, f *found, q taskstore.Query) (*a2a.Task, error) {
 	s.mu.RLock()
 	t := s.tasks.get(f.id)
-	if t != nil && t.state != nil && t.head.StatusGeneration == f.statusGeneration {
+	if t != nil && t.tid == f.tid && t.state != nil && t.head.StatusGeneration == f.statusGeneration {
 		v := taskstore.View(&t.state.Task, q.HistoryLength, q.Artifacts)
 		if v == &t.state.Task || v.Artifacts != nil {
 			v = v.Snapshot()

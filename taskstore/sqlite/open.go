@@ -120,7 +120,7 @@ func checkFile(path string) error {
 
 // migrate brings the database at path to the schema of this version.
 func migrate(ctx context.Context, path string, log *slog.Logger) error {
-	db, err := sql.Open("sqlite", dsn(path))
+	db, err := sql.Open("sqlite", dsn(path, "rw"))
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func refused(t *testing.T, path string, want error, say ...string) {
 
 var verdicts = []error{
 	taskstore.ErrNotFound, taskstore.ErrExists, taskstore.ErrConflict, taskstore.ErrTerminal, taskstore.ErrFenced, taskstore.ErrHeld,
-	taskstore.ErrNotHeld, taskstore.ErrLatched, taskstore.ErrCommitted, taskstore.ErrTrimmed, taskstore.ErrBadToken,
+	taskstore.ErrNotHeld, taskstore.ErrLatched, taskstore.ErrCommitted, taskstore.ErrTrimmed, taskstore.ErrBadToken, taskstore.ErrSent,
 }
 
 func TestPrivate(t *testing.T) {
@@ -259,7 +259,12 @@ func TestDurability(t *testing.T) {
 
 // TestStates holds the numbers that the schema and the statements have written out.
 func TestStates(t *testing.T) {
-	if a2a.TaskStateInputRequired != 6 || a2a.TaskStateAuthRequired != 8 || kindArtifact != 3 || keepFlag != 1<<4 {
+	if a2a.TaskStateSubmitted != 1 || a2a.TaskStateInputRequired != 6 || a2a.TaskStateAuthRequired != 8 || kindArtifact != 3 || keepFlag != 1<<4 {
 		t.Error("statements.go and the migrations have other numbers")
+	}
+	for st := a2a.TaskStateSubmitted; st <= a2a.TaskStateAuthRequired; st++ {
+		if st.Terminal() != strings.Contains(hasEnded, fmt.Sprint(int(st))) {
+			t.Errorf("%v: %s", st, hasEnded)
+		}
 	}
 }

@@ -23,14 +23,20 @@ func (s *Store) read(ctx context.Context, f func(*conn) error) error {
 		return context.Cause(ctx)
 	}
 	defer func() { s.readers <- c }()
+	return fault(s.path, c.atOnce(f))
+}
+
+// atOnce calls f inside a read transaction, which ends however f does.
+func (c *conn) atOnce(f func(*conn) error) (err error) {
 	if _, err := c.begin.exec(); err != nil {
-		return fault(s.path, err)
+		return err
 	}
-	err := f(c)
-	if _, e := c.commit.exec(); err == nil {
-		err = e
-	}
-	return fault(s.path, err)
+	defer func() {
+		if _, e := c.rollback.exec(); err == nil { // after a damaged page COMMIT would fail
+			err = e
+		}
+	}()
+	return f(c)
 }
 
 // load reads a task's row, nil if there is none.
@@ -81,6 +87,7 @@ func (s *Store) scopeID(c *conn, key taskstore.Scope) (id int64, err error) {
 // Task implements [taskstore.Store].
 func (s *Store) Task(ctx context.Context, key taskstore.Key, at int64) (snap taskstore.Snapshot, err error) {
 	s.mu.RLock()
+	steps := s.steps
 	t := s.tasks.get(key.Task)
 	if t != nil && t.key.Scope != key.Scope {
 		err = taskstore.ErrNotFound
@@ -109,7 +116,7 @@ func (s *Store) Task(ctx context.Context, key taskstore.Key, at int64) (snap tas
 		}
 		if now {
 			t.state = st
-			s.keep(t)
+			s.keep(t, steps)
 		}
 		snap = t.folded(st)
 		return nil
@@ -117,13 +124,17 @@ func (s *Store) Task(ctx context.Context, key taskstore.Key, at int64) (snap tas
 	return snap, err
 }
 
-// keep puts a task that was read in memory, if it has ended: any other may have changed since.
-func (s *Store) keep(t *task) {
+// keep puts a task that was read in memory, if it has ended: any other may have changed since. steps is what
+// s.steps was before the reading began: a task that has ended changes by a step of Expire only.
+func (s *Store) keep(t *task, steps int64) {
 	if !t.head.State.Terminal() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.steps != steps {
+		return
+	}
 	if old := s.tasks.get(t.key.Task); old != nil {
 		if old.head != t.head {
 			return

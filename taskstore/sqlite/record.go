@@ -30,6 +30,7 @@ type written struct {
 	turn  []byte // nil: none
 }
 
+// size is what the record adds to the task's log.
 func (w *written) size() int64 { return int64(len(w.event) + len(w.turn)) }
 
 // status returns the status that the record sets, if it sets one.
@@ -58,8 +59,8 @@ func encode(records []taskstore.Record) ([]written, error) {
 		if r.Turn != nil {
 			w.turn = r.Turn.AppendJSON(nil)
 		}
-		if w.size() > maxBlob {
-			return nil, fmt.Errorf("taskstore/sqlite: a record of %d bytes is too large, at most %d can be kept", w.size(), maxBlob)
+		if size := w.size() + int64(len(r.Request)); size > maxBlob {
+			return nil, fmt.Errorf("taskstore/sqlite: a record of %d bytes is too large, at most %d can be kept", size, maxBlob)
 		}
 		if err := w.readable(); err != nil {
 			return nil, fmt.Errorf("taskstore/sqlite: this record could not be read again: %w", err)
@@ -123,7 +124,7 @@ func decode(row []driver.Value) (taskstore.Record, error) {
 	if err != nil {
 		return taskstore.Record{}, unreadable{fmt.Errorf("record %d: %w", generation, err)}
 	}
-	r := taskstore.Record{Entry: a2a.NewEntry(generation, ev), Keep: kind&keepFlag != 0}
+	r := taskstore.Record{Entry: a2a.NewEntry(generation, ev), Keep: kind&keepFlag != 0, Request: blob(row[4])}
 	_, _ = r.Wire(a2a.WireJSON, func(a2a.Event) ([]byte, error) { return event, nil })
 	if turn != nil {
 		r.Turn = new(a2a.Message)

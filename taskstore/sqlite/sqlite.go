@@ -58,7 +58,8 @@ type Store struct {
 	queue   queue
 	ended   chan struct{} // closed when the writer has ended
 	readers chan *conn    // those that nobody uses
-	closing chan struct{}
+	all     []*conn       // of the readers
+	closing chan struct{} // closed when no read may begin
 
 	// What only the writer uses.
 	w                   *conn
@@ -70,6 +71,7 @@ type Store struct {
 	tasks  *cache
 	fronts fronts // has its own lock
 	scopes map[taskstore.Scope]*scope
+	steps  int64 // of Expire that deleted something
 
 	notifyMu sync.RWMutex
 	notify   map[int]func(string)
@@ -134,7 +136,7 @@ func (s *Store) open(ctx context.Context) error {
 		sync = "synchronous(normal)"
 	}
 	var err error
-	if s.w, err = connect(ctx, s.path, sync, "cache_size(-16000)", "wal_autocheckpoint(4000)"); err != nil {
+	if s.w, err = connect(ctx, s.path, sync, "cache_size(-16000)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"); err != nil {
 		return err
 	}
 	if err := s.w.prepare(append(s.w.reads.sources(), s.w.writes.sources()...)); err != nil {
@@ -150,6 +152,7 @@ func (s *Store) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.all = append(s.all, r)
 		s.readers <- r
 		if err := r.prepare(r.reads.sources()); err != nil {
 			return err
@@ -158,10 +161,10 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// release closes what open opened; nobody uses it any more.
+// release closes what open opened, the connections of reads that have begun when they are done.
 func (s *Store) release() error {
 	var errs []error
-	for len(s.readers) > 0 {
+	for range s.all {
 		errs = append(errs, (<-s.readers).Close())
 	}
 	if s.w != nil {
@@ -177,13 +180,6 @@ func (s *Store) Close() error {
 	}
 	<-s.ended
 	close(s.closing)
-	idle := make([]*conn, 0, cap(s.readers))
-	for range cap(s.readers) {
-		idle = append(idle, <-s.readers)
-	}
-	for _, r := range idle {
-		s.readers <- r
-	}
 	return fault(s.path, s.release())
 }
 

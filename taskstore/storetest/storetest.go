@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,10 +20,7 @@ import (
 
 // Run runs the suite. open returns a new, empty store; the suite closes it.
 func Run(t *testing.T, open func(t *testing.T) taskstore.Store) {
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, *fixture)
-	}{
+	for _, c := range []testCase{
 		{"Log", testLog},
 		{"Create", testCreate},
 		{"Preconditions", testPreconditions},
@@ -46,17 +44,48 @@ func Run(t *testing.T, open func(t *testing.T) taskstore.Store) {
 		{"FollowSlowReader", testFollowSlow},
 		{"Interrupted", testInterrupted},
 		{"Values", testValues},
+		{"Seize", testSeize},
+		{"SeizeLatched", testSeizeLatched},
+		{"Unsettled", testUnsettled},
+		{"Request", testRequest},
+		{"Sent", testSent},
+		{"OneSent", testOneSent},
+		{"Webhooks", testWebhooks},
+		{"WebhooksOfEnded", testWebhooksOfEnded},
+		{"WebhooksForeign", testWebhooksForeign},
+		{"Outbox", testOutbox},
+		{"OutboxWhileWriting", testOutboxWhileWriting},
+		{"ExpireTasks", testExpireTasks},
+		{"ExpireLogs", testExpireLogs},
+		{"ExpireWebhooks", testExpireWebhooks},
+		{"ExpireWhileWriting", testExpireWhileWriting},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, open) })
+	}
+	// In these time passes: the store is opened under their clock.
+	for _, c := range []testCase{
+		{"SentExpires", testSentExpires},
+		{"ExpireContexts", testExpireContexts},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t)
-			t.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-			})
-			c.test(t, &fixture{t: t, s: s, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+			synctest.Test(t, func(t *testing.T) { c.run(t, open) })
 		})
 	}
+}
+
+type testCase struct {
+	name string
+	test func(*testing.T, *fixture)
+}
+
+func (c *testCase) run(t *testing.T, open func(t *testing.T) taskstore.Store) {
+	s := open(t)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	c.test(t, &fixture{t: t, s: s, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 }
 
 var alice = taskstore.Scope{Agent: "echo", Tenant: "t1", Owner: "issuer\x00alice"}

@@ -29,6 +29,11 @@ CREATE INDEX tasks_list ON tasks (scope, status_ms, id, status_generation);
 CREATE INDEX tasks_state ON tasks (scope, state, status_ms, id, status_generation);
 CREATE INDEX tasks_context ON tasks (scope, context);
 CREATE INDEX tasks_waiting ON tasks (status_ms) WHERE state IN (6, 8); -- INPUT_REQUIRED, AUTH_REQUIRED
+CREATE INDEX tasks_unsettled ON tasks (id) WHERE node <> '' OR state = 1; -- held, or never started: SUBMITTED
+-- Tasks that have ended, oldest first: those with a log, or a part of it, and those without. The record that
+-- ended a task is the last one.
+CREATE INDEX tasks_logged ON tasks (status_ms) WHERE state IN (3, 4, 5, 7) AND trimmed < status_generation;
+CREATE INDEX tasks_trimmed ON tasks (status_ms) WHERE state IN (3, 4, 5, 7) AND trimmed >= status_generation;
 
 -- Every record of every task in the order of their commits: what one transaction writes lies side by side,
 -- and only the small index has a place for each task.
@@ -39,7 +44,8 @@ CREATE TABLE log (
   kind       INTEGER NOT NULL, -- 1 task, 2 status, 3 artifact, 4 message; 16 more: Record.Keep
   bytes      INTEGER NOT NULL, -- size of the task's log up to and with this record
   event      BLOB NOT NULL,    -- StreamResponse as JSON
-  turn       BLOB              -- Message as JSON
+  turn       BLOB,             -- Message as JSON
+  request    BLOB              -- Record.Request
 ) STRICT;
 CREATE UNIQUE INDEX log_task ON log (tid, generation);
 
@@ -77,3 +83,34 @@ CREATE TABLE contexts (
   vals    BLOB NOT NULL, -- JSON object of strings
   PRIMARY KEY (scope, id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX contexts_used ON contexts (used_ms);
+
+-- Messages that were taken. One whose task is gone was not.
+CREATE TABLE sent (
+  pos        INTEGER PRIMARY KEY,
+  scope      INTEGER NOT NULL,
+  message_id TEXT NOT NULL,
+  hash       BLOB NOT NULL,
+  reply      BLOB,             -- NULL: a task
+  task       TEXT NOT NULL,    -- its id; empty: none
+  generation INTEGER NOT NULL,
+  expires_ms INTEGER NOT NULL,
+  UNIQUE (scope, message_id)
+) STRICT;
+CREATE INDEX sent_expires ON sent (expires_ms);
+
+-- Webhooks, under the ids of their tasks so that those not done can be read in that order.
+CREATE TABLE webhooks (
+  task         TEXT NOT NULL,
+  id           TEXT NOT NULL,
+  config       BLOB NOT NULL,    -- TaskPushNotificationConfig as JSON
+  registration TEXT NOT NULL,
+  delivered    INTEGER NOT NULL, -- generation
+  begun        INTEGER NOT NULL,
+  attempts     INTEGER NOT NULL,
+  due_ms       INTEGER,          -- NULL: no time is set
+  done         INTEGER NOT NULL,
+  failure      TEXT NOT NULL,
+  PRIMARY KEY (task, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX webhooks_open ON webhooks (task, id) WHERE done = 0;

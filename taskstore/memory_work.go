@@ -1,0 +1,239 @@
+package taskstore
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// keep puts the task where those who look for work find it.
+func (m *Memory) keep(t *memTask) {
+	set(m.idle, t, t.node == "" && t.state.Task.Status.State == a2a.TaskStateSubmitted)
+	set(m.held, t, t.node != "")
+}
+
+func set(where map[string]*memTask, t *memTask, in bool) {
+	if in {
+		where[t.key.Task] = t
+	} else {
+		delete(where, t.key.Task)
+	}
+}
+
+// Unsettled implements [Store]. No other process has this store, but its nodes may have lived before.
+func (m *Memory) Unsettled(_ context.Context, agent, node, after string, limit int) ([]Key, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []Key
+	for _, where := range []map[string]*memTask{m.idle, m.held} {
+		for id, t := range where {
+			if t.key.Agent == agent && t.node != node && id > after {
+				out = append(out, t.key)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Key) int { return strings.Compare(a.Task, b.Task) })
+	return out[:min(limit, len(out))], nil
+}
+
+// wasSent returns a message that was taken, nil if it has expired or its task was forgotten.
+func (m *Memory) wasSent(scope Scope, id string) *Sent {
+	s := m.sent[sentKey{scope, id}]
+	if s == nil || s.expired(time.Now()) || s.Task != "" && m.tasks[s.Task] == nil {
+		return nil
+	}
+	return s
+}
+
+func (s *Sent) expired(now time.Time) bool { return !now.Before(s.Expires) }
+
+// addSent keeps a message that was taken. As many are kept as tasks are, those that expire last.
+func (m *Memory) addSent(c Change, generation int64) {
+	s := *c.Sent
+	s.Task, s.Generation = c.Key.Task, generation
+	k := sentKey{c.Key.Scope, s.MessageID}
+	if m.sent[k] != nil {
+		heap.Remove((*sentHeap)(m), slices.Index(m.sentList, k))
+	}
+	m.sent[k] = &s
+	heap.Push((*sentHeap)(m), k)
+	for len(m.sentList) > m.opts.MaxTasks {
+		m.dropSent()
+	}
+}
+
+// dropSent forgets the message that expires first.
+func (m *Memory) dropSent() {
+	k, _ := heap.Pop((*sentHeap)(m)).(sentKey)
+	delete(m.sent, k)
+}
+
+// sentHeap is a store whose sentList is a heap of what m.sent has, the first to expire on top.
+type sentHeap Memory
+
+func (h *sentHeap) Len() int { return len(h.sentList) }
+
+func (h *sentHeap) Less(i, j int) bool {
+	return h.sent[h.sentList[i]].Expires.Before(h.sent[h.sentList[j]].Expires)
+}
+
+func (h *sentHeap) Swap(i, j int) { h.sentList[i], h.sentList[j] = h.sentList[j], h.sentList[i] }
+
+func (h *sentHeap) Push(k any) {
+	h.sentList = append(h.sentList, k.(sentKey)) //nolint:forcetypeassert // addSent's
+}
+
+func (h *sentHeap) Pop() any {
+	last := len(h.sentList) - 1
+	k := h.sentList[last]
+	h.sentList = h.sentList[:last]
+	return k
+}
+
+// Sent implements [Store].
+func (m *Memory) Sent(_ context.Context, scope Scope, messageID string) (*Sent, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.wasSent(scope, messageID), nil
+}
+
+// hookAt returns the place of a webhook and whether it is there.
+func (t *memTask) hookAt(id string) (int, bool) {
+	return slices.BinarySearchFunc(t.hooks, id, func(h *Webhook, id string) int { return strings.Compare(h.Config.ID, id) })
+}
+
+// delivered reports whether the registration is there.
+func (t *memTask) delivered(h *Webhook) bool {
+	i, ok := t.hookAt(h.Config.ID)
+	return ok && t.hooks[i].Registration == h.Registration
+}
+
+// hook carries out what a change says of webhooks: how far one has come, that one goes, that there is one.
+func (m *Memory) hook(t *memTask, c *Change) {
+	if c.Webhook == nil && c.Delivered == nil && c.Unhook == "" {
+		return
+	}
+	if h := c.Delivered; h != nil {
+		i, _ := t.hookAt(h.Config.ID) // delivered said that it is there
+		kept := *h
+		kept.Key, kept.Config = t.key, t.hooks[i].Config
+		t.hooks[i] = &kept
+	}
+	if i, ok := t.hookAt(c.Unhook); ok && c.Unhook != "" {
+		t.hooks = slices.Delete(t.hooks, i, i+1)
+	}
+	if h := c.Hook(t.state.Generation); h != nil {
+		i, ok := t.hookAt(h.Config.ID)
+		if ok {
+			t.hooks[i] = h
+		} else {
+			t.hooks = slices.Insert(t.hooks, i, h)
+		}
+	}
+	set(m.hooked, t, slices.ContainsFunc(t.hooks, func(h *Webhook) bool { return !h.Done }))
+}
+
+// Webhooks implements [Store].
+func (m *Memory) Webhooks(_ context.Context, key Key) ([]Webhook, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	t, err := m.find(key)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Webhook, len(t.hooks))
+	for i, h := range t.hooks {
+		out[i] = *h
+	}
+	return out, nil
+}
+
+// Outbox implements [Store].
+func (m *Memory) Outbox(_ context.Context, agent, task, id string, limit int) ([]Webhook, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []Webhook
+	for _, t := range m.hooked {
+		for _, h := range t.hooks {
+			later := t.key.Task > task || t.key.Task == task && h.Config.ID > id
+			if t.key.Agent == agent && !h.Done && later {
+				out = append(out, *h)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Webhook) int {
+		if c := strings.Compare(a.Key.Task, b.Key.Task); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Config.ID, b.Config.ID)
+	})
+	return out[:min(limit, len(out))], nil
+}
+
+// Expire implements [Store].
+func (m *Memory) Expire(_ context.Context, r Retention) (Expired, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out Expired
+	due, more := m.due(&m.finished, r.Tasks, r.Limit)
+	for _, t := range due {
+		m.forget(t)
+	}
+	out.Tasks, out.More = len(due), more
+	due, more = m.due(&m.logs, r.Logs, r.Limit-out.Tasks)
+	for _, t := range due {
+		t.log, t.trimmed = nil, t.state.Generation
+	}
+	out.Logs, out.More = len(due), out.More || more
+	now := time.Now()
+	for ; len(m.sentList) > 0 && m.sent[m.sentList[0]].expired(now); out.Sent++ {
+		if out.Sent == expireSent {
+			out.More = true
+			break
+		}
+		m.dropSent()
+	}
+	for _, s := range m.scopes {
+		for id, c := range s.contexts {
+			if c.values != nil && now.Sub(c.used) > m.opts.ContextTTL {
+				c.values = nil
+				out.Contexts++
+				if c.tasks == nil {
+					delete(s.contexts, id)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// expireSent is how many messages one step forgets.
+const expireSent = 1000
+
+// due takes tasks that ended before a time from the front of a queue, at most limit, and says whether there are
+// more. It leaves there those that a webhook still needs.
+func (m *Memory) due(q *queue, before time.Time, limit int) (due []*memTask, more bool) {
+	var kept []*memTask
+	for q.len() > 0 && (q.peek().gone || q.peek().state.Task.Status.Timestamp.Before(before)) {
+		t := q.peek()
+		waits := m.hooked[t.key.Task] == t
+		if !t.gone && !waits && len(due) >= limit {
+			more = true
+			break
+		}
+		q.pop()
+		switch {
+		case t.gone:
+		case waits:
+			kept = append(kept, t)
+		default:
+			due = append(due, t)
+		}
+	}
+	q.items = slices.Insert(q.items, q.first, kept...)
+	return due, more
+}
