@@ -31,6 +31,10 @@ const (
 	ErrVersionNotSupported            ErrorCode = -32009
 )
 
+// ErrTaskGenerationMismatch says that a task is not where a caller's precondition wants it: an error of the
+// task-log extension, with the numbers that the draft of version 1.1 gives it.
+const ErrTaskGenerationMismatch ErrorCode = -32010
+
 // The errors of JSON-RPC (specification 9.5), with their like on the other bindings.
 const (
 	ErrParse          ErrorCode = -32700 // the bytes are not JSON
@@ -74,6 +78,7 @@ var errorTable = [...]errorRow{
 	{ErrExtendedAgentCardNotConfigured, "ExtendedAgentCardNotConfiguredError", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", StatusFailedPrecondition, http.StatusBadRequest, "no extended agent card is configured"},
 	{ErrExtensionSupportRequired, "ExtensionSupportRequiredError", "EXTENSION_SUPPORT_REQUIRED", StatusFailedPrecondition, http.StatusBadRequest, "a required extension was not declared"},
 	{ErrVersionNotSupported, "VersionNotSupportedError", "VERSION_NOT_SUPPORTED", StatusFailedPrecondition, http.StatusBadRequest, "this protocol version is not supported"},
+	{ErrTaskGenerationMismatch, "TaskGenerationMismatchError", "TASK_GENERATION_MISMATCH", StatusAborted, http.StatusConflict, "the task has moved on"},
 
 	{ErrParse, "JSONParseError", "JSON_PARSE_ERROR", StatusInvalidArgument, http.StatusBadRequest, "invalid JSON payload"},
 	{ErrInvalidRequest, "InvalidRequestError", "INVALID_REQUEST", StatusInvalidArgument, http.StatusBadRequest, "request payload validation error"},
@@ -153,6 +158,8 @@ func CodeOfHTTP(status int) ErrorCode {
 				return ErrInvalidParams
 			case http.StatusNotFound:
 				return ErrMethodNotFound
+			case http.StatusConflict:
+				return ErrInvalidRequest
 			case http.StatusInternalServerError:
 				return ErrInternal
 			}
@@ -191,7 +198,7 @@ func CodeOfStatus(s Status) ErrorCode {
 		return ErrUnavailable
 	case StatusUnauthenticated:
 		return ErrUnauthenticated
-	case StatusOK, StatusUnknown, StatusInternal:
+	case StatusOK, StatusUnknown, StatusAborted, StatusInternal:
 		return ErrInternal
 	}
 	return ErrInternal
@@ -210,6 +217,7 @@ const (
 	StatusPermissionDenied   Status = 7
 	StatusResourceExhausted  Status = 8
 	StatusFailedPrecondition Status = 9
+	StatusAborted            Status = 10
 	StatusUnimplemented      Status = 12
 	StatusInternal           Status = 13
 	StatusUnavailable        Status = 14
@@ -220,7 +228,7 @@ var statusNames = map[Status]string{
 	StatusOK: "OK", StatusCanceled: "CANCELLED", StatusUnknown: "UNKNOWN", StatusInvalidArgument: "INVALID_ARGUMENT",
 	StatusDeadlineExceeded: "DEADLINE_EXCEEDED", StatusNotFound: "NOT_FOUND", StatusPermissionDenied: "PERMISSION_DENIED",
 	StatusResourceExhausted: "RESOURCE_EXHAUSTED", StatusFailedPrecondition: "FAILED_PRECONDITION",
-	StatusUnimplemented: "UNIMPLEMENTED", StatusInternal: "INTERNAL", StatusUnavailable: "UNAVAILABLE",
+	StatusAborted: "ABORTED", StatusUnimplemented: "UNIMPLEMENTED", StatusInternal: "INTERNAL", StatusUnavailable: "UNAVAILABLE",
 	StatusUnauthenticated: "UNAUTHENTICATED",
 }
 

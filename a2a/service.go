@@ -73,8 +73,26 @@ func NewEntry(generation int64, ev Event) Entry {
 
 // wire holds what an event looks like on the bindings, made at most once each.
 type wire struct {
-	mu   sync.Mutex
-	form [wireForms][]byte
+	mu      sync.Mutex
+	form    [wireForms][]byte
+	variant *Entry
+}
+
+// Variant returns the entry with the event that derive makes of its own. The first call of any copy of the entry
+// makes it; the others share it, with its encodings, whatever their derive: an entry has one variant.
+func (e Entry) Variant(derive func(Entry) Event) Entry {
+	if e.wire == nil {
+		return Entry{Generation: e.Generation, Event: derive(e), More: e.More}
+	}
+	e.wire.mu.Lock()
+	defer e.wire.mu.Unlock()
+	if e.wire.variant == nil {
+		v := NewEntry(e.Generation, derive(e))
+		e.wire.variant = &v
+	}
+	v := *e.wire.variant
+	v.More = e.More
+	return v
 }
 
 // WireForm is a form that an entry's event is kept in once it was made.

@@ -47,6 +47,13 @@ type Canceler interface {
 	Canceled(ctx context.Context, task *a2a.Task)
 }
 
+// Restartable is implemented by an agent whose Handle may run again for a turn that the end of the host's process
+// cut short. A turn is run at most 3 times. Without it, or where Restartable returns false, such a task is FAILED.
+type Restartable interface {
+	// Restartable reports whether Handle may see a turn twice: its effects must bear that.
+	Restartable() bool
+}
+
 // Request is a message with what belongs to it. It must not be changed.
 type Request struct {
 	// Message is this turn's message.
@@ -65,6 +72,9 @@ type Request struct {
 	// References are the tasks that the message refers to and its sender may see; others are left out
 	// without a sign.
 	References []*a2a.Task
+	// Attempt is 1, or higher where earlier runs of this turn were cut short: see Restartable. What they recorded is in
+	// Task.
+	Attempt int
 	// Values is the record that the context keeps from task to task. It is nil in Accept.
 	Values *Values
 	// Log has the task's and context's ids in every line.

@@ -32,9 +32,11 @@ var (
 // Ids are made many times a second: take the randomness for them in blocks, not by a system call each.
 func init() { uuid.EnableRandPool() }
 
-// Updater says what happens with a task. Every method returns when the update is recorded: nil means that
-// nothing short of a lost disk loses it. What is passed in may be reused afterwards. It is safe for use by
-// several goroutines, whose updates are then recorded in some order.
+// Updater says what happens with a task. A method that changes the task's status returns when that is recorded: nil
+// means that nothing short of a lost disk loses it. Progress and artifacts do not wait: they are recorded in their
+// order, soon, and before any status that follows; if that fails, the next call says so and the task does not
+// complete. What is passed in may be reused afterwards. An Updater is safe for use by several goroutines, whose
+// updates are then recorded in some order.
 //
 // Text that is not UTF-8 is mended, and a part that could not cross the wire is an error.
 type Updater struct {

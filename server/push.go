@@ -9,6 +9,9 @@ import (
 
 // PushConfigs keeps the webhook registrations of tasks. What it returns to callers carries no secrets.
 type PushConfigs interface {
+	// Prepare returns the registration that comes with a message, for the change that takes the message. The task
+	// may not exist yet.
+	Prepare(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNotificationConfig) (*taskstore.Webhook, error)
 	// Create records a registration and gives it an id if it has none.
 	Create(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNotificationConfig) (*a2a.TaskPushNotificationConfig, error)
 	// Get returns a registration; an unknown one is a2a.ErrTaskNotFound.
@@ -21,6 +24,17 @@ type PushConfigs interface {
 
 func pushNotSupported() error {
 	return a2a.Errorf(a2a.ErrPushNotificationNotSupported, "this agent has no push notifications (capabilities.pushNotifications): follow the task with SubscribeToTask or GetTask")
+}
+
+// inlineWebhook returns the registration that comes with a message, nil if there is none.
+func (s *Server) inlineWebhook(ctx context.Context, key taskstore.Key, req *a2a.SendMessageRequest) (*taskstore.Webhook, error) {
+	if req.Configuration == nil || req.Configuration.TaskPushNotificationConfig == nil {
+		return nil, nil
+	}
+	c := *req.Configuration.TaskPushNotificationConfig
+	c.TaskID = key.Task
+	h, err := s.cfg.Push.Prepare(ctx, key, &c)
+	return h, internal(err)
 }
 
 // pushKey is what the four operations begin with: the caller, push notifications at all, and the task.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"time"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -23,7 +25,36 @@ func (s *Server) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Tas
 	if err != nil {
 		return nil, err
 	}
-	return taskstore.View(snap.Task, history(req.HistoryLength), true), nil
+	if after, ok, err := c.generation(extension.CurrentGeneration); err != nil {
+		return nil, err
+	} else if ok && snap.Generation <= after && !snap.Task.Status.State.Terminal() {
+		if snap, err = s.later(ctx, &c, snap, after); err != nil {
+			return nil, err
+		}
+	}
+	return c.view(snap.Task, snap.Generation, history(req.HistoryLength)), nil
+}
+
+// longPoll is how long GetTask waits at most for a task to change.
+const longPoll = 30 * time.Second
+
+// later waits until the task is past a generation or has ended, but not for ever, and returns it as it is then.
+func (s *Server) later(ctx context.Context, c *call, snap taskstore.Snapshot, after int64) (taskstore.Snapshot, error) {
+	wait, cancel := context.WithTimeout(ctx, longPoll)
+	defer cancel()
+	for rec, err := range s.follow.Follow(wait, c.key(snap.Task.ID), snap.Generation) {
+		if err != nil && wait.Err() == nil && !errors.Is(err, taskstore.ErrTrimmed) {
+			return taskstore.Snapshot{}, internal(err)
+		}
+		st, ok := rec.Event.(*a2a.TaskStatusUpdateEvent)
+		if err != nil || rec.Generation > after || ok && st.Status.State.Terminal() {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return taskstore.Snapshot{}, context.Cause(ctx)
+	}
+	return s.find(ctx, c, snap.Task.ID)
 }
 
 func (s *Server) find(ctx context.Context, c *call, id string) (taskstore.Snapshot, error) {
@@ -88,7 +119,11 @@ func (s *Server) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRe
 		if err == nil {
 			snap, err = s.find(ctx, &c, req.ID)
 		}
-		if err == nil && snap.Task.Status.State.Terminal() {
+		resumed := false
+		if err == nil {
+			snap, resumed, err = s.resumed(ctx, &c, req.ID, snap)
+		}
+		if err == nil && !resumed && snap.Task.Status.State.Terminal() {
 			e := a2a.Errorf(a2a.ErrUnsupportedOperation, "the task has ended (%s): read it with GetTask", snap.Task.Status.State)
 			e.Metadata = map[string]string{"taskId": req.ID, "state": snap.Task.Status.State.String()}
 			err = e
@@ -97,8 +132,25 @@ func (s *Server) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRe
 			yield(a2a.Entry{}, err)
 			return
 		}
-		s.stream(ctx, c.key(req.ID), a2a.NewEntry(snap.Generation, snap.Task), yield, a2a.TaskState.Terminal)
+		s.stream(ctx, c.key(req.ID), a2a.NewEntry(snap.Generation, snap.Task), c.numbering(yield), a2a.TaskState.Terminal)
 	}
+}
+
+// resumed returns the task as of the generation that the caller has, if it says one under task-log. Where the log no
+// longer goes back there, it is the task as it is now, which says it all.
+func (s *Server) resumed(ctx context.Context, c *call, id string, snap taskstore.Snapshot) (taskstore.Snapshot, bool, error) {
+	have, ok, err := c.generation(extension.LastEventID)
+	switch {
+	case err != nil || !ok || have == 0:
+		return snap, false, err
+	case have > snap.Generation:
+		return snap, false, a2a.InvalidField(extension.LastEventID, "the task is at generation %d", snap.Generation)
+	}
+	then, err := s.store.Task(ctx, c.key(id), have)
+	if errors.Is(err, taskstore.ErrTrimmed) {
+		return snap, true, nil
+	}
+	return then, true, internal(err)
 }
 
 // GetExtendedAgentCard implements a2a.Service.

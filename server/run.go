@@ -29,16 +29,35 @@ type run struct {
 	beat   atomic.Int64  // time of the last sign of life; 0 before the start
 	asking atomic.Bool
 
-	mu      sync.Mutex // held while writing: one write after the other
-	epoch   int64      // 0 before the start
-	ended   bool       // nothing more is written but the end
+	writing  chan struct{} // has a place for who commits: one commit after the other
+	recorded bool          // the end is in the log; for who commits
+
+	mu      sync.Mutex
+	epoch   int64 // 0 before the start
+	ended   bool  // nothing more is written but the end
 	parked  *taskstore.Record
 	failure error // the store refused a write: the run only ends now
 	bytes   int64 // of artifacts
+	said    said
 }
 
+// said is what the agent said and the log does not have yet: chunks and progress, for which the agent does not
+// wait. They go into the next commit, in their order.
+type said struct {
+	records  []taskstore.Record
+	bytes    int64
+	flushing bool          // somebody commits them
+	room     chan struct{} // closed when some were taken; nil: nobody waits for that
+}
+
+// How much an agent can say ahead of the log. Beyond it, the next chunk waits.
+const (
+	maxSaid      = 256
+	maxSaidBytes = 1 << 20
+)
+
 func (s *Server) newRun(key taskstore.Key, contextID string, req *agent.Request) *run {
-	r := &run{s: s, key: key, contextID: contextID, req: req, done: make(chan struct{})}
+	r := &run{s: s, key: key, contextID: contextID, req: req, done: make(chan struct{}), writing: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
 	return r
 }
@@ -261,20 +280,21 @@ func (r *run) failed(text string) taskstore.Record {
 	return r.status(a2a.TaskStateFailed, []*a2a.Part{a2a.TextPart(text)}, true)
 }
 
-// settle records the last word of the run, with the release of the task. Where a cancel came first that is
-// CANCELED, whatever the run wanted to say. A store that fails is tried again for as long as the server
-// lives; those who follow the task here are told at once.
+// settle records the last word of the run, with the release of the task and what was said before. Where a cancel
+// came first that is CANCELED, whatever the run wanted to say. A store that fails is tried again for as long as the
+// server lives; those who follow the task here are told at once.
 func (r *run) settle(rec taskstore.Record) {
 	defer r.s.follow.Break(r.key.Task, nil)
-	for p := first; ; p = p.wait(r.s.ctx) {
+	records := r.lastWords(rec)
+	for p := first; len(records) > 0; p = p.wait(r.s.ctx) {
 		_, err := r.s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
-			Key: r.key, Epoch: r.epoch, Release: true, Records: []taskstore.Record{rec},
+			Key: r.key, Epoch: r.epoch, Release: true, Records: records,
 		})
 		switch {
 		case err == nil:
 			return
 		case errors.Is(err, taskstore.ErrLatched):
-			rec = r.status(a2a.TaskStateCanceled, nil, false)
+			records[len(records)-1] = r.status(a2a.TaskStateCanceled, nil, false)
 			continue
 		case isVerdict(err):
 			r.s.dropped.Add(1)
@@ -288,31 +308,147 @@ func (r *run) settle(rec taskstore.Record) {
 	}
 }
 
+// lastWords returns what is left to be recorded of a run that has ended, none if the agent recorded an end at the
+// same moment. Where the store has refused something that the agent said, the task must not end as if it had not.
+func (r *run) lastWords(rec taskstore.Record) []taskstore.Record {
+	r.writing <- struct{}{} // what is being committed is then in the log, or has failed
+	defer func() { <-r.writing }()
+	if r.recorded {
+		return nil
+	}
+	said := r.takeSaid()
+	r.mu.Lock()
+	failure := r.failure
+	r.mu.Unlock()
+	if failure != nil && !errors.Is(context.Cause(r.ctx), agent.ErrCanceled) {
+		rec = r.failed(r.public(failure))
+	}
+	return append(said, rec)
+}
+
 // broke tells those who follow the task on this node that its log cannot be written.
 func (r *run) broke(err error) {
 	r.req.Log.Error("the store refused a write", "err", err)
 	r.s.follow.Break(r.key.Task, internal(err))
 }
 
-// write commits one record of the running agent.
+// write commits a change of the running agent, after what it said before.
 func (r *run) write(ch taskstore.Change) (taskstore.Receipt, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.writeLocked(ch)
+	r.writing <- struct{}{}
+	defer func() { <-r.writing }()
+	if ch.IfStatus != 0 || ch.Committed || ch.Values != nil { // it may be refused, and what was said may not
+		if err := r.flush(); err != nil {
+			return taskstore.Receipt{}, err
+		}
+	}
+	if err := r.refusal(); err != nil {
+		return taskstore.Receipt{}, err
+	}
+	before := r.takeSaid()
+	ch.Records = append(before, ch.Records...)
+	rec, err := r.commit(ch)
+	if errors.Is(err, agent.ErrCanceled) && len(before) > 0 {
+		if _, ferr := r.commit(taskstore.Change{Records: before}); ferr != nil {
+			return rec, ferr
+		}
+	}
+	return rec, err
 }
 
-func (r *run) writeLocked(ch taskstore.Change) (taskstore.Receipt, error) {
+// say queues a record for which the agent does not wait: a chunk of n bytes, or progress. Its error comes with
+// whatever the agent says next.
+func (r *run) say(rec taskstore.Record, n int64) error {
+	r.mu.Lock()
+	for r.refused() == nil && len(r.said.records) > 0 && (len(r.said.records) >= maxSaid || r.said.bytes+n > maxSaidBytes) {
+		if r.said.room == nil {
+			r.said.room = make(chan struct{})
+		}
+		room := r.said.room
+		r.mu.Unlock()
+		<-room
+		r.mu.Lock()
+	}
+	defer r.mu.Unlock()
+	if err := r.refused(); err != nil {
+		return err
+	}
+	r.alive()
+	r.said.records = append(r.said.records, rec)
+	r.said.bytes += n
+	if !r.said.flushing {
+		r.said.flushing = true
+		go r.flushAll()
+	}
+	return nil
+}
+
+// flushAll commits what the agent says for as long as there is more.
+func (r *run) flushAll() {
+	for {
+		r.writing <- struct{}{}
+		err := r.flush()
+		r.mu.Lock()
+		done := err != nil || len(r.said.records) == 0
+		if done {
+			r.said.flushing = false
+		}
+		r.mu.Unlock()
+		<-r.writing
+		if done {
+			return
+		}
+	}
+}
+
+// flush commits what was said; the caller is who commits.
+func (r *run) flush() error {
+	records := r.takeSaid()
+	if len(records) == 0 {
+		return nil
+	}
+	_, err := r.commit(taskstore.Change{Records: records})
+	return err
+}
+
+// takeSaid takes what was said and lets those go on who wait to say more.
+func (r *run) takeSaid() []taskstore.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	records := r.said.records
+	r.said.records, r.said.bytes = nil, 0
+	if r.said.room != nil {
+		close(r.said.room)
+		r.said.room = nil
+	}
+	return records
+}
+
+// refusal says why the run may write nothing, if so.
+func (r *run) refusal() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused()
+}
+
+// refused is refusal for a caller that holds r.mu.
+func (r *run) refused() error {
 	switch {
 	case r.failure != nil:
-		return taskstore.Receipt{}, r.failure
+		return r.failure
 	case r.ended, r.parked != nil:
-		return taskstore.Receipt{}, agent.ErrEnded
+		return agent.ErrEnded
 	}
+	return nil
+}
+
+// commit commits a change under the run's fence; the caller is who commits.
+func (r *run) commit(ch taskstore.Change) (taskstore.Receipt, error) {
 	r.alive()
 	ch.Key, ch.Epoch = r.key, r.epoch
 	rec, err := r.s.store.Commit(context.WithoutCancel(r.ctx), ch)
 	switch {
 	case err == nil:
+		r.recorded = ch.Release
 		return rec, nil
 	case errors.Is(err, taskstore.ErrLatched):
 		return rec, agent.ErrCanceled
@@ -322,15 +458,26 @@ func (r *run) writeLocked(ch taskstore.Change) (taskstore.Receipt, error) {
 		r.lost(err)
 		return rec, agent.ErrEnded
 	}
-	r.failure = internal(err)
+	err = internal(err)
 	r.broke(err)
-	r.cancel(r.failure)
-	return rec, r.failure
+	r.mu.Lock()
+	r.failure = err
+	r.mu.Unlock()
+	r.takeSaid() // nobody waits for what cannot be recorded
+	r.cancel(err)
+	return rec, err
 }
 
-// lost ends a run whose task another took; the caller holds r.mu.
+// lost ends a run whose task another took.
 func (r *run) lost(err error) {
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return
+	}
 	r.ended = true
+	r.mu.Unlock()
+	r.takeSaid()
 	close(r.done)
 	r.s.dropped.Add(1)
 	r.req.Log.Warn("the run has lost its task", "err", err)
@@ -354,18 +501,28 @@ func (r *run) status(state a2a.TaskState, parts []*a2a.Part, keep bool) taskstor
 // Status implements agent.Sink.
 func (r *run) Status(state a2a.TaskState, parts []*a2a.Part, keep bool) error {
 	rec := r.status(state, parts, keep)
-	if !state.Terminal() {
+	switch {
+	case state.Terminal():
+		return r.last(rec)
+	case keep:
 		_, err := r.write(taskstore.Change{Records: []taskstore.Record{rec}})
+		return err
+	}
+	return r.say(rec, 0)
+}
+
+// last records the end of the task, in the agent's words.
+func (r *run) last(rec taskstore.Record) error {
+	if _, err := r.write(taskstore.Change{Release: true, Records: []taskstore.Record{rec}}); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, err := r.writeLocked(taskstore.Change{Release: true, Records: []taskstore.Record{rec}})
-	if err == nil {
+	if !r.ended { // or finish does it
 		r.ended = true
 		close(r.done)
 	}
-	return err
+	return nil
 }
 
 // Artifact implements agent.Sink.
@@ -373,15 +530,13 @@ func (r *run) Artifact(ev *a2a.TaskArtifactUpdateEvent) error {
 	ev.TaskID, ev.ContextID = r.key.Task, r.contextID
 	n := size(ev.Artifact)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if limit := r.s.cfg.Limits.Artifacts; r.bytes+n > limit {
+		r.mu.Unlock()
 		return agent.Errorf("the artifacts of a task hold at most %d bytes (limit artifacts)", limit)
 	}
-	_, err := r.writeLocked(taskstore.Change{Records: []taskstore.Record{{Entry: a2a.Entry{Event: ev}}}})
-	if err == nil {
-		r.bytes += n
-	}
-	return err
+	r.bytes += n
+	r.mu.Unlock()
+	return r.say(taskstore.Record{Entry: a2a.Entry{Event: ev}}, n)
 }
 
 func size(a *a2a.Artifact) (n int64) {
@@ -404,11 +559,8 @@ func size(a *a2a.Artifact) (n int64) {
 func (r *run) Park(state a2a.TaskState, parts []*a2a.Part) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.failure != nil:
-		return r.failure
-	case r.ended, r.parked != nil:
-		return agent.ErrEnded
+	if err := r.refused(); err != nil {
+		return err
 	}
 	rec := r.status(state, parts, true)
 	r.parked = &rec

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
+	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -35,13 +36,24 @@ func (s *Server) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (
 	if t.message != nil {
 		return t.message, nil
 	}
-	task := t.task
+	task, generation := t.task, t.last
 	if req.Configuration == nil || !req.Configuration.ReturnImmediately {
-		if task, err = s.wait(ctx, t); err != nil {
+		snap, err := s.wait(ctx, t)
+		if err != nil {
 			return nil, err
 		}
+		task, generation = snap.Task, snap.Generation
 	}
-	return taskstore.View(task, history(historyLength(req)), true), nil
+	return c.view(task, generation, history(historyLength(req))), nil
+}
+
+// view returns the task as the caller wants to see it, with its generation under task-log.
+func (c *call) view(task *a2a.Task, generation int64, history int) *a2a.Task {
+	task = taskstore.View(task, history, true)
+	if c.active(extension.TaskLog) {
+		task = extension.WithGeneration(task, generation).(*a2a.Task) //nolint:forcetypeassert // a copy of it
+	}
+	return task
 }
 
 func historyLength(req *a2a.SendMessageRequest) *int32 {
@@ -52,13 +64,16 @@ func historyLength(req *a2a.SendMessageRequest) *int32 {
 }
 
 // wait returns the task as of the record that ends it or interrupts it.
-func (s *Server) wait(ctx context.Context, t *turn) (*a2a.Task, error) {
+func (s *Server) wait(ctx context.Context, t *turn) (taskstore.Snapshot, error) {
+	if st := t.task.Status.State; st.Terminal() { // joined late
+		return taskstore.Snapshot{Task: t.task, Generation: t.last}, nil
+	}
 	for rec, err := range s.follow.Follow(ctx, t.key, t.last) {
 		if errors.Is(err, taskstore.ErrTrimmed) {
 			break
 		}
 		if err != nil {
-			return nil, internal(err)
+			return taskstore.Snapshot{}, internal(err)
 		}
 		st, ok := rec.Event.(*a2a.TaskStatusUpdateEvent)
 		if !ok || !(st.Status.State.Terminal() || st.Status.State.Interrupted()) {
@@ -68,16 +83,10 @@ func (s *Server) wait(ctx context.Context, t *turn) (*a2a.Task, error) {
 		if errors.Is(err, taskstore.ErrTrimmed) {
 			break
 		}
-		if err != nil {
-			return nil, internal(err)
-		}
-		return snap.Task, nil
+		return snap, internal(err)
 	}
 	snap, err := s.store.Task(ctx, t.key, 0) // it ended so long ago that its log is gone
-	if err != nil {
-		return nil, internal(err)
-	}
-	return snap.Task, nil
+	return snap, internal(err)
 }
 
 // SendStreamingMessage implements a2a.Service.
@@ -104,7 +113,7 @@ func (s *Server) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageR
 		if n := history(historyLength(req)); n >= 0 {
 			first = a2a.NewEntry(first.Generation, taskstore.View(first.Event.(*a2a.Task), n, true)) //nolint:forcetypeassert // it is the Task
 		}
-		s.stream(ctx, t.key, first, yield, func(st a2a.TaskState) bool {
+		s.stream(ctx, t.key, first, c.numbering(yield), func(st a2a.TaskState) bool {
 			return st.Terminal() || st == a2a.TaskStateInputRequired
 		})
 	}
@@ -117,9 +126,25 @@ func (c *call) streaming() error {
 	return nil
 }
 
+// numbering puts the generations on what is yielded, under task-log.
+func (c *call) numbering(yield func(a2a.Entry, error) bool) func(a2a.Entry, error) bool {
+	if !c.active(extension.TaskLog) {
+		return yield
+	}
+	return func(e a2a.Entry, err error) bool {
+		if err == nil {
+			e = e.Variant(func(e a2a.Entry) a2a.Event { return extension.WithGeneration(e.Event, e.Generation) })
+		}
+		return yield(e, err)
+	}
+}
+
 // stream yields first and then every later record of the log, up to the status at which ends holds.
 func (s *Server) stream(ctx context.Context, key taskstore.Key, first a2a.Entry, yield func(a2a.Entry, error) bool, ends func(a2a.TaskState) bool) {
 	if !yield(first, nil) {
+		return
+	}
+	if t, ok := first.Event.(*a2a.Task); ok && t.Status.State.Terminal() { // joined late
 		return
 	}
 	for rec, err := range s.follow.Follow(ctx, key, first.Generation) {
@@ -159,6 +184,14 @@ func (s *Server) send(ctx context.Context, c *call, req *a2a.SendMessageRequest)
 	if cfg := req.Configuration; cfg != nil && cfg.TaskPushNotificationConfig != nil && s.cfg.Push == nil {
 		return nil, pushNotSupported()
 	}
+	if c.active(extension.SafeRetry) {
+		return s.sendOnce(ctx, c, req)
+	}
+	return s.take(ctx, c, req)
+}
+
+// take takes a message that was checked.
+func (s *Server) take(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*turn, error) {
 	if req.Message.TaskID != "" {
 		return s.resume(ctx, c, req)
 	}
@@ -178,6 +211,9 @@ func (s *Server) create(ctx context.Context, c *call, req *a2a.SendMessageReques
 	}
 	if a, ok := s.cfg.Agent.(agent.Accepter); ok {
 		reply, err := s.accept(ctx, a, ar)
+		if err == nil && reply != nil {
+			err = internal(s.keepReply(ctx, c, reply))
+		}
 		if reply != nil || err != nil {
 			return &turn{message: reply}, err
 		}
@@ -192,9 +228,18 @@ func (s *Server) create(ctx context.Context, c *call, req *a2a.SendMessageReques
 		ID: m.TaskID, ContextID: m.ContextID, History: []*a2a.Message{&m},
 		Status: a2a.TaskStatus{State: a2a.TaskStateSubmitted, Timestamp: now()},
 	}
-	ch := taskstore.Change{Key: r.key, Create: true, Records: make([]taskstore.Record, 1, 2)}
+	ch := taskstore.Change{Key: r.key, Create: true, Sent: c.sent, Records: make([]taskstore.Record, 1, 2)}
 	ch.Records[0] = taskstore.Record{Entry: a2a.Entry{Event: task}}
+	if ch.Webhook, err = s.inlineWebhook(ctx, r.key, req); err != nil {
+		return nil, err
+	}
+	if ch.Webhook != nil {
+		ch.Webhook.Delivered = 1 // its receiver gets the task from the beginning
+	}
 	starts := s.turns.take(c.scope)
+	if !starts || s.restartable() {
+		ch.Records[0].Request = keepRequest(ar)
+	}
 	if starts {
 		ch.Claim = s.cfg.Node
 		ch.Records = append(ch.Records, r.status(a2a.TaskStateWorking, nil, false))
@@ -246,7 +291,7 @@ func (s *Server) room(ctx context.Context, scope taskstore.Scope) error {
 func (s *Server) request(ctx context.Context, c *call, req *a2a.SendMessageRequest, m *a2a.Message) (*agent.Request, error) {
 	ar := &agent.Request{
 		Message: m, Configuration: req.Configuration, Metadata: req.Metadata,
-		Caller: c.caller, Extensions: c.info.Activated, Log: s.log,
+		Caller: c.caller, Extensions: c.info.Activated, Log: s.log, Attempt: 1,
 	}
 	if ar.Configuration == nil {
 		ar.Configuration = &a2a.SendMessageConfiguration{}
@@ -327,7 +372,12 @@ var errWorking = errors.New("server: the task is working")
 // answer records the message in the task as it was found, or says why not.
 func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageRequest, key taskstore.Key, snap taskstore.Snapshot) (*turn, error) {
 	state := snap.Task.Status.State
+	want, conditional, err := c.generation(extension.IfGenerationMatch)
 	switch {
+	case err != nil:
+		return nil, err
+	case conditional && want != snap.Generation:
+		return nil, mismatch(key.Task, want, snap.Generation)
 	case req.Message.ContextID != "" && req.Message.ContextID != snap.Task.ContextID:
 		return nil, a2a.InvalidField("message.contextId", "the task %s belongs to another context; leave contextId out to continue the task", key.Task)
 	case state.Terminal():
@@ -339,7 +389,13 @@ func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageReques
 	}
 	m := *req.Message
 	m.ContextID = snap.Task.ContextID
-	ch := taskstore.Change{Key: key, IfStatus: snap.StatusGeneration}
+	ch := taskstore.Change{Key: key, IfStatus: snap.StatusGeneration, Sent: c.sent}
+	if conditional {
+		ch.IfHead = want
+	}
+	if ch.Webhook, err = s.inlineWebhook(ctx, key, req); err != nil {
+		return nil, err
+	}
 	if snap.Node != "" { // a run waits for it, here or on another node, and reads it from the log
 		r := run{key: key, contextID: m.ContextID}
 		rec := r.status(a2a.TaskStateWorking, nil, false)
@@ -359,6 +415,9 @@ func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageReques
 	r := s.newRun(key, m.ContextID, ar)
 	rec := r.status(a2a.TaskStateWorking, nil, false)
 	rec.Turn = &m
+	if s.restartable() {
+		rec.Request = keepRequest(ar)
+	}
 	ch.Records, ch.Claim = []taskstore.Record{rec}, s.cfg.Node
 	if !s.turns.take(key.Scope) {
 		return nil, a2a.Errorf(a2a.ErrResourceExhausted, "%d tasks of this caller are running (limit running): send the answer again when one has ended", s.cfg.Limits.Running)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
+	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -44,6 +45,9 @@ type Config struct {
 
 	Limits Limits
 	Times  Times
+	// Retain is how long finished tasks are kept, 30 days by default, and Replay how long their logs are, 24 hours by
+	// default: so long a stream can be resumed. Negative: for ever.
+	Retain, Replay time.Duration
 	// Queue is how many messages may wait for a task that is working until it can take one. Zero: such a
 	// message is refused.
 	Queue int
@@ -102,6 +106,7 @@ type Server struct {
 	store  taskstore.Store
 	follow *taskstore.Follower
 	turns  turns
+	sends  sends
 
 	ctx  context.Context // of every run
 	stop context.CancelCauseFunc
@@ -116,7 +121,7 @@ type Server struct {
 
 var _ a2a.Service = (*Server)(nil)
 
-// New returns a server that is ready.
+// New returns a server that is ready: what an earlier process left behind is settled, see [Server.recover].
 func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Agent == nil:
@@ -131,6 +136,8 @@ func New(cfg Config) (*Server, error) {
 	cfg.Limits.defaults()
 	cfg.Times.defaults()
 	orDefault(&cfg.Node, uuid.NewString())
+	orDefault(&cfg.Retain, 30*24*time.Hour)
+	orDefault(&cfg.Replay, 24*time.Hour)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -142,23 +149,33 @@ func New(cfg Config) (*Server, error) {
 		runs: map[string]*run{}, swept: make(chan struct{}),
 	}
 	s.turns.limits = cfg.Limits
+	if err := s.recover(ctx); err != nil {
+		stop(err)
+		s.follow.Close(err)
+		return nil, err
+	}
 	go s.sweep()
 	return s, nil
 }
 
-// Shutdown ends the server: no new message is taken, what runs may finish until ctx ends, and what then
-// still runs is recorded as FAILED, interrupted by a restart. Tasks that wait for a turn keep waiting. The
-// store stays open.
+// Shutdown ends the server: no new message is taken, what runs may finish until ctx ends, and what then still runs
+// is recorded as FAILED, interrupted by a restart, or left to be run again where the agent is restartable. So is at
+// once what waits for an answer in Ask. Tasks that wait for a turn keep waiting. The store stays open.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.closing = true
 	left := slices.Collect(maps.Values(s.runs))
 	s.mu.Unlock()
 	for _, r := range left {
+		if r.asking.Load() { // no answer can come any more
+			r.interrupt()
+		}
+	}
+	for _, r := range left {
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			r.overrule(&overruled{ErrShutdown, "The task was interrupted by a restart of the host. Send the message again."})
+			r.interrupt()
 		}
 	}
 	s.stop(ErrShutdown)
@@ -176,6 +193,7 @@ type call struct {
 	caller a2a.Caller
 	scope  taskstore.Scope
 	card   *a2a.AgentCard
+	sent   *taskstore.Sent // what to record of the message that is being taken, under safe-retry
 }
 
 // begin is the one point that every operation passes before it looks at anything: who calls, whose tasks
@@ -193,6 +211,9 @@ func (s *Server) begin(ctx context.Context, tenant string) (call, error) {
 	var missing []string
 	for _, x := range c.card.Capabilities.Extensions {
 		has := slices.Contains(c.info.Extensions, x.URI)
+		if x.URI == extension.SafeRetry && c.caller.Anonymous() && s.cfg.NoAnonymousLists {
+			has = false // strangers may use the same ids
+		}
 		if has {
 			c.info.Activated = append(c.info.Activated, x.URI)
 		} else if x.Required {

@@ -1034,6 +1034,46 @@ func (b *broken) Commit(ctx context.Context, c taskstore.Change) (taskstore.Rece
 	return b.Store.Commit(ctx, c)
 }
 
+// says waits for each of its two writes.
+var says = agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
+	if err := u.Message(a2a.TextPart("at it")); err != nil {
+		return err
+	}
+	return u.Complete()
+})
+
+// TestLostChunk: what an agent said and did not wait for is in the log, or the task does not end as if it were.
+func TestLostChunk(t *testing.T) {
+	for after := int64(1); after < 5; after++ {
+		synctest.Test(t, func(t *testing.T) {
+			b := &broken{Store: taskstore.NewMemory(taskstore.MemoryOptions{})}
+			h := newHost(t, agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
+				w := u.Begin("x")
+				for i := range 4 {
+					pass(time.Second)
+					_ = w.WriteText(fmt.Sprint(i)) // an author who does not look
+				}
+				return nil
+			}), func(c *server.Config) { c.Store = b })
+			b.after.Store(after)
+			_, err := h.SendMessage(t.Context(), text("x"))
+			want(t, err, a2a.ErrInternal)
+			b.after.Store(1 << 30)
+			pass(10 * time.Second)
+			yes := true
+			list, err := h.ListTasks(t.Context(), &a2a.ListTasksRequest{IncludeArtifacts: &yes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if task := list.Tasks[0]; task.Status.State == a2a.TaskStateCompleted {
+				equal(t, []string{task.Artifacts[0].Text()}, []string{"0123"}) // the end was tried again with the last chunk
+			} else {
+				state(t, task, a2a.TaskStateFailed)
+			}
+		})
+	}
+}
+
 // TestBrokenStore is case 16: a store that fails ends nobody's wait with silence.
 func TestBrokenStore(t *testing.T) {
 	for after := range 4 {
@@ -1042,7 +1082,7 @@ func TestBrokenStore(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := &broken{Store: taskstore.NewMemory(taskstore.MemoryOptions{})}
 					b.after.Store(int64(after))
-					h := newHost(t, echo, func(c *server.Config) { c.Store = b })
+					h := newHost(t, says, func(c *server.Config) { c.Store = b })
 					begin := time.Now()
 					var err error
 					switch r := text("x"); mode {

@@ -22,6 +22,7 @@ func (s *Server) sweep() {
 	every := max(min(s.cfg.Times.Silence, s.cfg.Times.Answer)/4, 10*time.Millisecond)
 	tick := time.NewTicker(min(every, time.Second))
 	defer tick.Stop()
+	recovered, expired := time.Now(), time.Now()
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -30,7 +31,45 @@ func (s *Server) sweep() {
 		}
 		s.sweepSilent()
 		s.sweepUnanswered()
+		if time.Since(recovered) >= recoverEvery {
+			if err := s.recover(s.ctx); err != nil && s.ctx.Err() == nil {
+				s.log.Error("cannot look for tasks of nodes that are gone", "err", err)
+			}
+			recovered = time.Now()
+		}
+		if time.Since(expired) >= expireEvery && !s.expire() {
+			expired = time.Now()
+		}
 	}
+}
+
+const (
+	recoverEvery = 10 * time.Second
+	expireEvery  = time.Minute
+	expireStep   = 200 // tasks at once
+)
+
+// expire has the store forget one step of what is too old, and reports whether there is more.
+func (s *Server) expire() bool {
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	before := func(age time.Duration) time.Time {
+		if age < 0 {
+			return time.Time{}
+		}
+		return time.Now().Add(-age)
+	}
+	gone, err := s.store.Expire(ctx, taskstore.Retention{Tasks: before(s.cfg.Retain), Logs: before(s.cfg.Replay), Limit: expireStep})
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.log.Error("cannot expire old tasks", "err", err)
+		}
+		return false
+	}
+	if gone.Tasks > 0 {
+		s.log.Info("expired old tasks", "tasks", gone.Tasks)
+	}
+	return gone.More
 }
 
 // sweepSilent fails runs that neither wrote nor said that they live.

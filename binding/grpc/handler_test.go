@@ -323,7 +323,7 @@ func TestErrorsBothWays(t *testing.T) {
 }
 
 func TestReasonOfItsOwn(t *testing.T) {
-	want := &a2a.Error{Code: a2a.ErrUnsupportedOperation, Reason: "TASK_GENERATION_MISMATCH", Message: "m"}
+	want := &a2a.Error{Code: a2a.ErrUnsupportedOperation, Reason: "QUOTA_SPENT", Message: "m"}
 	conn := connect(t, &fake{call: func(context.Context, op.Message) (any, error) { return nil, want }}, HandlerOptions{})
 	_, err := NewClient(conn).GetTask(t.Context(), &a2a.GetTaskRequest{})
 	if got, ok := errors.AsType[*a2a.Error](err); !ok || got.Code != want.Code || got.Reason != want.Reason {

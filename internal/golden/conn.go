@@ -146,6 +146,7 @@ var errorTable = map[string]errorRow{
 	"EXTENDED_AGENT_CARD_NOT_CONFIGURED": {"ExtendedAgentCardNotConfiguredError", -32007, 400, "FAILED_PRECONDITION"},
 	"EXTENSION_SUPPORT_REQUIRED":         {"ExtensionSupportRequiredError", -32008, 400, "FAILED_PRECONDITION"},
 	"VERSION_NOT_SUPPORTED":              {"VersionNotSupportedError", -32009, 400, "FAILED_PRECONDITION"},
+	"TASK_GENERATION_MISMATCH":           {"TaskGenerationMismatchError", -32010, 409, "ABORTED"}, // dev-1.1
 
 	"INVALID_REQUEST":  {"InvalidRequestError", -32600, 400, "INVALID_ARGUMENT"},
 	"METHOD_NOT_FOUND": {"MethodNotFoundError", -32601, 404, "UNIMPLEMENTED"},

@@ -136,7 +136,7 @@ func TestErrors(t *testing.T) {
 			Code: a2a.ErrInvalidParams, Message: "two fields <é\n>",
 			Violations: []a2a.FieldViolation{{Field: "a.b[0]", Description: "bad"}, {Field: "c", Description: "worse"}},
 		},
-		{Code: a2a.ErrUnsupportedOperation, Reason: "TASK_GENERATION_MISMATCH", Message: "m", Metadata: map[string]string{"b": "2", "a": "1"}},
+		{Code: a2a.ErrUnsupportedOperation, Reason: "QUOTA_SPENT", Message: "m", Metadata: map[string]string{"b": "2", "a": "1"}},
 	}
 	for _, c := range codes {
 		errs = append(errs, &a2a.Error{Code: c, Message: "message of " + c.Name(), Metadata: map[string]string{"k": "v"}})
