@@ -131,12 +131,25 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // TestFetchCardErrors has what is not a card, and what is said of it.
 func TestFetchCardErrors(t *testing.T) {
 	elsewhere := newOrigin(t, writes(smallCard))
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/down" {
+			http.Redirect(w, r, elsewhere.URL+"/card", http.StatusFound)
+			return
+		}
+		writes(smallCard)(w, r)
+	}))
+	t.Cleanup(secure.Close)
 	o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/away":
 			http.Redirect(w, r, elsewhere.URL+a2a.CardPath, http.StatusFound)
 		case "/tls":
 			http.Redirect(w, r, strings.Replace("http://"+r.Host, "http:", "https:", 1)+"/near", http.StatusFound)
+		case "/secure":
+			http.Redirect(w, r, secure.URL+"/card", http.StatusFound)
+		case "/hop3", "/hop4", "/hop2", "/hop1":
+			n := r.URL.Path[len("/hop")] - '0'
+			http.Redirect(w, r, []string{"/card", "/hop1", "/hop2", "/hop3"}[n-1], http.StatusFound)
 		case "/loop":
 			http.Redirect(w, r, "/loop", http.StatusFound)
 		case "/near":
@@ -182,7 +195,11 @@ func TestFetchCardErrors(t *testing.T) {
 		{o.URL + "/full", nil, ""},
 		{o.URL + "/odd", nil, ""},
 		{o.URL + "/away", client.ErrCardNotFound, elsewhere.URL + a2a.CardPath},
-		{o.URL + "/tls", client.ErrCardNotFound, "another origin"},
+		{o.URL + "/tls", client.ErrUnreachable, "does not speak TLS"},
+		{o.URL + "/secure", nil, ""},
+		{secure.URL + "/down", client.ErrCardNotFound, "without TLS"},
+		{o.URL + "/hop3", nil, ""},
+		{o.URL + "/hop4", client.ErrCardNotFound, "more than 3 redirects"},
 		{o.URL + "/loop", client.ErrCardNotFound, "redirects"},
 		{o.URL, client.ErrCardNotFound, "404"},
 		{o.URL + "/denied", client.ErrCardNotFound, "401"},
@@ -205,7 +222,7 @@ func TestFetchCardErrors(t *testing.T) {
 		{"http://a b", client.ErrCardNotFound, "a b"},
 		{"", client.ErrCardNotFound, "host"},
 	} {
-		card, err := client.FetchCard(t.Context(), c.ref, client.Options{})
+		card, err := client.FetchCard(t.Context(), c.ref, client.Options{HTTP: secure.Client()})
 		if !errors.Is(err, c.err) || (c.err == nil) != (card != nil) {
 			t.Errorf("%s: %v, want %v", c.ref, err, c.err)
 		} else if err != nil && !strings.Contains(err.Error(), c.words) {
@@ -243,12 +260,35 @@ func TestCardCache(t *testing.T) {
 		"nothing said":     {http.Header{}, []time.Duration{0, 1}, []int{200, 200}},
 		"only an ETag":     {http.Header{"Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 		"zero":             {http.Header{"Cache-Control": {"max-age=0, max-age=300"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
-		"nonsense":         {http.Header{"Cache-Control": {"max-age=-1,,x"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
+		"a huge number":    {http.Header{"Cache-Control": {"max-age=99999999999999999999"}, "Etag": {`"1"`}}, []time.Duration{0, 30_000_000, 32_000_000}, []int{200, 304}},
+		"must-revalidate":  {http.Header{"Cache-Control": {"must-revalidate, max-age=300"}, "Etag": {`"1"`}}, []time.Duration{0, 299, 301}, []int{200, 304}},
+		"a comma in quotes": {
+			http.Header{"Cache-Control": {`ext="a\", no-store, max-age=300", max-age=10`}, "Etag": {`"1"`}},
+			[]time.Duration{0, 9, 11}, []int{200, 304},
+		},
+		"no-cache of a field": {http.Header{"Cache-Control": {`no-cache="x, y", max-age=300`}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
+		"expires":             {http.Header{"Expires": {"Fri, 02 Jan 2026 03:09:05 GMT"}, "Etag": {`"1"`}}, []time.Duration{0, 299, 301}, []int{200, 304}},
+		"expired":             {http.Header{"Expires": {"0"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
+		"max-age wins": {
+			http.Header{"Expires": {"Fri, 02 Jan 2026 04:04:05 GMT"}, "Cache-Control": {"max-age=10"}, "Etag": {`"1"`}},
+			[]time.Duration{0, 9, 11}, []int{200, 304},
+		},
+		"an old answer":    {http.Header{"Cache-Control": {"max-age=300"}, "Date": {"Fri, 02 Jan 2026 03:03:05 GMT"}, "Etag": {`"1"`}}, []time.Duration{0, 239, 241}, []int{200, 304}},
+		"varies by sender": {http.Header{"Cache-Control": {"max-age=300"}, "Vary": {"Accept, Authorization"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
+		"varies by all":    {http.Header{"Cache-Control": {"max-age=300"}, "Vary": {"*"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
+		"varies by what is always the same": {
+			http.Header{"Cache-Control": {"max-age=300"}, "Vary": {"accept-encoding, A2A-VERSION"}, "Etag": {`"1"`}},
+			[]time.Duration{0, 299, 301}, []int{200, 304},
+		},
+		"nonsense": {http.Header{"Cache-Control": {"max-age=-1,,x"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var answers []int
+			began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			now := began
 			o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 				unchanged := r.Header.Get("If-None-Match") == `"1"` || r.Header.Get("If-Modified-Since") == lastModified
+				w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
 				for k, v := range c.header {
 					if k != "Age" || !unchanged {
 						w.Header()[k] = v
@@ -263,8 +303,6 @@ func TestCardCache(t *testing.T) {
 				answers = append(answers, 200)
 				writes(smallCard)(w, r)
 			})
-			began := time.Now()
-			now := began
 			cache := new(client.CardCache)
 			cache.SetNow(func() time.Time { return now })
 			for _, at := range c.at {
@@ -306,6 +344,48 @@ func TestCardCacheChanged(t *testing.T) {
 	o.Close()
 	if _, err := client.FetchCard(t.Context(), o.URL, opts); !errors.Is(err, client.ErrUnreachable) {
 		t.Errorf("a stale card of a host that is gone: %v", err)
+	}
+}
+
+// TestCardCacheRedirect: where a redirect led is asked for again each time, and not by what was kept from elsewhere.
+func TestCardCacheRedirect(t *testing.T) {
+	moved := false
+	o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=0")
+		w.Header().Set("Etag", `"1"`) // of whatever is at the path
+		switch {
+		case r.URL.Path == a2a.CardPath && moved:
+			http.Redirect(w, r, "/other", http.StatusFound)
+		case r.Header.Get("If-None-Match") == `"1"`:
+			w.WriteHeader(http.StatusNotModified)
+		case r.URL.Path == "/other":
+			writes(strings.Replace(smallCard, "Small", "Other", 1))(w, r)
+		default:
+			writes(smallCard)(w, r)
+		}
+	})
+	opts := client.Options{Cache: new(client.CardCache)}
+	for i, want := range []string{"Small", "Small", "Other", "Other"} {
+		moved = i >= 2
+		card, err := client.FetchCard(t.Context(), o.URL, opts)
+		if err != nil || card.Name != want {
+			t.Fatalf("%d: %v, %v", i, card, err)
+		}
+	}
+	if n := opts.Cache.Len(); n != 0 {
+		t.Errorf("%d cards are kept", n)
+	}
+}
+
+// TestInvalidCard: what could not be read is there to be looked at.
+func TestInvalidCard(t *testing.T) {
+	for _, body := range []string{`{"name":7,"supportedInterfaces":[]}`, `{"name":"a"`, `null`, "", `{"name":"\ud800"}`, "\xff", strings.Repeat("[", 100)} {
+		o := newOrigin(t, writes(body))
+		_, err := client.FetchCard(t.Context(), o.URL, client.Options{})
+		var e *client.InvalidCardError
+		if !errors.As(err, &e) || !errors.Is(err, client.ErrCardInvalid) || string(e.Raw) != body || e.URL != o.URL+a2a.CardPath {
+			t.Errorf("%q: %v", body, err)
+		}
 	}
 }
 

@@ -6,6 +6,10 @@
 // are streams that outlive a lost connection, [Client.Wait] waits for a task's end or question, and
 // [Client.Tasks] goes through all pages.
 //
+// Where the card offers Parley's extensions (package extension), a Client uses them by itself, on every binding:
+// under task-log entries have their generation, and a lost stream is taken up where it broke; under safe-retry a
+// message whose answer was lost is sent again. Without them nothing else changes, and no message is sent twice.
+//
 // Text of a card, an error or a task is an agent's words: data, which may hold anything.
 package client
 
@@ -18,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -49,6 +54,10 @@ type Options struct {
 	Transports []string
 	// Extensions are the URIs to declare on every call (A2A-Extensions).
 	Extensions []string
+	// OnlyExtensions says that no others are declared. Otherwise the client adds task-log and safe-retry where the
+	// card offers them, and makes use of them. With it, name in Extensions which of the two are to be used. Who passes
+	// on what other clients ask for sets it.
+	OnlyExtensions bool
 	// Header are service parameters to send with every call: HTTP headers, or gRPC metadata. They go to
 	// whatever address the card names, so they are no place for credentials.
 	Header http.Header
@@ -89,7 +98,7 @@ const connectTimeout = 10 * time.Second
 // several goroutines.
 //
 // Of the [a2a.CallInfo] in a call's context it sends Version, Extensions and Header in addition to those of the
-// Options, and it fills in Activated. The tenant of every request is the interface's, whatever the request says
+// Options, and it fills in Activated: the extensions that were in effect, whatever the card says. The tenant of every request is the interface's, whatever the request says
 // (specification 8.3.2).
 //
 // What the card rules out is refused before anything is sent (specification 3.3.4), with the error that the agent
@@ -106,6 +115,8 @@ type Client struct {
 	poll       time.Duration
 	timing     timing
 	log        *slog.Logger
+
+	reached atomic.Bool // a call was answered
 }
 
 var _ a2a.Service = (*Client)(nil)
@@ -138,6 +149,9 @@ func Dial(card *Card, opts Options) (*Client, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	if !opts.OnlyExtensions {
+		c.extensions = union(c.extensions, c.known())
+	}
 	if err := c.connect(&opts); err != nil {
 		return nil, err
 	}
@@ -158,24 +172,63 @@ func (c *Client) Interface() *a2a.AgentInterface { return c.iface }
 func (c *Client) Close() error { return c.close() }
 
 // SendMessage implements [a2a.Service].
+//
+// Where the card offers safe-retry and the call declares it, the message is sent again after a lost connection and
+// after ErrUnavailable and ErrResourceExhausted, with the pauses of [Client.Send] or those that the agent asks for
+// (at most a minute), until that has failed for a minute. Before that the client makes sure, by an answer of the
+// agent, that the extension is in effect for this caller. The agent takes the message once: a call that waited for
+// the end of the task waits for that of the same task. All other errors are answers, and final. Without safe-retry
+// the message is sent once. With it or without, an agent that this client has never reached is an error
+// (ErrUnreachable) at once.
+//
+// A message without an id is sent with a new one; the request is not changed.
 func (c *Client) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (a2a.SendMessageResult, error) {
-	if err := c.checkSend(req); err != nil {
+	if err := c.checkSend(ctx, req); err != nil {
 		return nil, err
 	}
-	res, err := call(ctx, c, req, a2a.Service.SendMessage)
-	if task, ok := res.(*a2a.Task); ok && err == nil {
-		err = checkTask(task, taskOf(req))
+	s := c.sending(ctx, req)
+	for {
+		res, err := call(s.ctx, c, s.req, a2a.Service.SendMessage)
+		if task, ok := res.(*a2a.Task); ok && err == nil {
+			err = checkTask(task, taskOf(req))
+		}
+		if err == nil {
+			return res, nil
+		}
+		if err := s.again(err); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
 }
 
 // SendStreamingMessage implements [a2a.Service]. It is one stream as the agent sends it; see [Client.Send] for one
-// that is taken up again when it is lost.
+// that is taken up again when it is lost. Before the first entry the message is sent again as by
+// [Client.SendMessage].
 func (c *Client) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Entry, error] {
-	return stream(ctx, c, req, c.checkSend(req), taskOf(req), a2a.Service.SendStreamingMessage)
+	return func(yield func(a2a.Entry, error) bool) {
+		s := c.sending(ctx, req)
+		for {
+			var lost error
+			begun := false
+			for e, err := range stream(s.ctx, c, s.req, c.checkSend(ctx, req), taskOf(req), a2a.Service.SendStreamingMessage) {
+				if err != nil && !begun {
+					lost = err
+					break
+				}
+				begun = true
+				if !yield(e, err) {
+					return
+				}
+			}
+			if lost == nil {
+				return
+			}
+			if err := s.again(lost); err != nil {
+				yield(a2a.Entry{}, err)
+				return
+			}
+		}
+	}
 }
 
 // GetTask implements [a2a.Service].
@@ -292,7 +345,10 @@ func (c *Client) checkPush() error {
 		"the agent's card offers no push notifications (capabilities.pushNotifications): follow the task instead")
 }
 
-func (c *Client) checkSend(req *a2a.SendMessageRequest) error {
+func (c *Client) checkSend(ctx context.Context, req *a2a.SendMessageRequest) error {
+	if err := c.checkPrecondition(ctx); err != nil {
+		return err
+	}
 	if req.Configuration == nil || req.Configuration.TaskPushNotificationConfig == nil {
 		return nil
 	}
@@ -306,13 +362,16 @@ type message[T any] interface {
 
 // call makes a unary call.
 func call[T any, P message[T], Res any](ctx context.Context, c *Client, req P, f func(a2a.Service, context.Context, P) (Res, error)) (Res, error) {
-	ctx, answered, err := c.begin(ctx)
+	ctx, x, err := c.begin(ctx)
 	if err != nil {
 		var none Res
 		return none, err
 	}
-	defer answered()
+	defer x.answered()
 	res, err := f(c.svc, ctx, addressed(c, req))
+	if err == nil {
+		c.reached.Store(true)
+	}
 	return res, c.explain(err)
 }
 
@@ -342,14 +401,14 @@ func stream[T any, P message[T]](ctx context.Context, c *Client, req P, refused 
 	f func(a2a.Service, context.Context, P) iter.Seq2[a2a.Entry, error],
 ) iter.Seq2[a2a.Entry, error] {
 	return func(yield func(a2a.Entry, error) bool) {
-		ctx, answered, err := c.begin(ctx)
+		ctx, x, err := c.begin(ctx)
 		if err := cmp.Or(refused, c.checkStreaming(), err); err != nil {
 			yield(a2a.Entry{}, err)
 			return
 		}
 		check := streamCheck{id: id}
 		for e, err := range f(c.svc, ctx, addressed(c, req)) {
-			answered()
+			x.answered()
 			if err == nil {
 				err = check.check(e.Event)
 			}
@@ -357,7 +416,8 @@ func stream[T any, P message[T]](ctx context.Context, c *Client, req P, refused 
 				yield(a2a.Entry{}, c.explain(err))
 				return
 			}
-			if !yield(e, nil) {
+			c.reached.Store(true)
+			if !yield(x.numbered(e), nil) {
 				return
 			}
 		}
@@ -372,9 +432,21 @@ func addressed[T any, P message[T]](c *Client, req P) P {
 	return out
 }
 
-// begin returns the context of a call, with what goes beside the message, and a function that gives the answer's
-// side of that to whoever wants it.
-func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
+// exchange is what goes beside one call, and comes back.
+type exchange struct {
+	given *a2a.CallInfo // the caller's, nil if there is none
+	info  *a2a.CallInfo // the call's own
+}
+
+// answered gives the answer's side to whoever wants it.
+func (x *exchange) answered() {
+	if x.given != nil {
+		x.given.Activated = x.info.Activated
+	}
+}
+
+// begin returns the context of a call, with what goes beside the message.
+func (c *Client) begin(ctx context.Context) (context.Context, *exchange, error) {
 	given := a2a.CallInfoFrom(ctx)
 	info := &a2a.CallInfo{Extensions: c.extensions, Header: c.header}
 	if given != nil {
@@ -384,6 +456,9 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 			info.Header = merge(c.header, given.Header)
 		}
 	}
+	if p := parameters(ctx); len(p) > 0 {
+		info.Header = merge(info.Header, p)
+	}
 	for _, x := range c.card.Capabilities.Extensions {
 		if x.Required && !slices.Contains(info.Extensions, x.URI) {
 			err := a2a.Errorf(a2a.ErrExtensionSupportRequired,
@@ -392,12 +467,7 @@ func (c *Client) begin(ctx context.Context) (context.Context, func(), error) {
 			return nil, nil, err
 		}
 	}
-	answered := func() {
-		if given != nil {
-			given.Activated = info.Activated
-		}
-	}
-	return a2a.WithCallInfo(ctx, info), answered, nil
+	return a2a.WithCallInfo(ctx, info), &exchange{given, info}, nil
 }
 
 func union(a, b []string) []string {

@@ -7,18 +7,27 @@ import (
 	"errors"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/extension"
 )
 
 // Send sends a message and yields what comes of it, as [Client.SendStreamingMessage] does, and goes on when the
 // stream is lost: once an entry has named the task, Send subscribes to that task again, for as long as it takes
-// with pauses of 100 ms to 5 s, until for a minute nothing was heard. The message is never sent twice; an error
-// before the first entry is the caller's, who alone knows whether it may be.
+// with pauses of 100 ms to 5 s, until for a minute nothing was heard.
 //
-// The first entry after a lost stream is the Task as it is then, with what was missed. So entries are to be folded
-// with [a2a.Task.Apply], to which a Task is a new beginning, and not just printed one after the other.
+// Under task-log it goes on after the entry that was yielded last, also when the host was restarted or the task has
+// ended meanwhile: every entry comes once, with its Generation. Without it, or where the agent's log no longer goes
+// back there, the first entry after a lost stream is the Task as it is then, with what was missed. So entries are to
+// be folded with [a2a.Task.Apply], to which a Task is a new beginning, and not just printed one after the other.
+//
+// The events keep the generation in their metadata, as it was sent. In a task that they were folded to, it is that of
+// the last Task: the place in the log is Entry.Generation.
+//
+// Until the first entry the message is sent again under safe-retry, see [Client.SendMessage], and without it never;
+// an error before the first entry is the caller's, who alone knows whether the message may be sent again.
 //
 // It ends after a Message, a terminal state, or INPUT_REQUIRED. AUTH_REQUIRED does not end it, since the
 // authorization mostly comes by another way; only an agent that closes the stream then does.
@@ -38,7 +47,7 @@ func (c *Client) Send(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq
 			f.sendAndPoll(req)
 			return
 		}
-		done, err := f.read(c.SendStreamingMessage(ctx, req))
+		done, err := f.read(c.SendStreamingMessage(f.ctx, req))
 		switch {
 		case done:
 		case f.task == "":
@@ -52,7 +61,8 @@ func (c *Client) Send(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq
 func sendEnds(s a2a.TaskState) bool { return s.Terminal() || s == a2a.TaskStateInputRequired }
 
 // Follow yields a task as it is and then its updates, as [Client.SubscribeToTask] does, and goes on when the stream
-// is lost, as [Client.Send] does: after that comes the Task again. An error before the first entry is the caller's.
+// is lost, as [Client.Send] does: under task-log where it broke, and otherwise with the Task. An error before the
+// first entry is the caller's.
 // It ends at a terminal state, or when an agent closes the stream because the task waits for its caller. Of a task
 // that has ended it yields the Task, once.
 //
@@ -72,7 +82,8 @@ func (c *Client) follow(ctx context.Context, taskID string, ends func(a2a.TaskSt
 }
 
 // Wait waits until a task has ended or waits for its caller, and returns it as the agent has it then. It follows
-// the task's stream where the card offers one, and asks from time to time where not, see Options.Poll.
+// the task's stream where the card offers one. Where not, it asks from time to time, see Options.Poll, and under
+// task-log each answer waits, for up to 30 s, until the task has changed.
 func (c *Client) Wait(ctx context.Context, taskID string) (*a2a.Task, error) {
 	var last a2a.Event
 	ends := func(s a2a.TaskState) bool { return s.Terminal() || s.Interrupted() }
@@ -97,17 +108,44 @@ type follower struct {
 	yield   func(a2a.Entry, error) bool
 	ends    func(a2a.TaskState) bool // whether the reader has all it wants
 	history *int32                   // as in GetTaskRequest
+	info    *a2a.CallInfo            // of ctx: what is in effect
 	retry   retry
 	sum     [sha256.Size]byte // of the task as last asked for
 
 	task    string        // its id; empty: not known yet
 	state   a2a.TaskState // as last heard
 	seen    bool          // an entry was yielded
+	at      int64         // its generation under task-log; 0: not known
+	strays  bool          // the agent's generations were wrong once: they do not count
 	resumes bool          // the next entry may show the task as it was before the message that resumes it
 }
 
 func (c *Client) follower(ctx context.Context, yield func(a2a.Entry, error) bool, ends func(a2a.TaskState) bool) *follower {
-	return &follower{c: c, ctx: ctx, yield: yield, ends: ends, retry: retry{c: c}}
+	f := &follower{c: c, yield: yield, ends: ends, retry: retry{c: c}}
+	f.ctx, f.info = withInfo(ctx)
+	return f
+}
+
+// entry returns what a call brought that is no stream.
+func (f *follower) entry(ev a2a.Event) a2a.Entry {
+	e := a2a.NewEntry(0, ev)
+	if f.counts() {
+		e.Generation = extension.Generation(ev)
+	}
+	return e
+}
+
+// counts reports whether the last call was under task-log, and generations are to be believed.
+func (f *follower) counts() bool {
+	return !f.strays && slices.Contains(f.info.Activated, extension.TaskLog)
+}
+
+// past returns the context of a call whose answer is to begin after what was yielded.
+func (f *follower) past(name string) context.Context {
+	if f.at == 0 {
+		return f.ctx
+	}
+	return with(f.ctx, name, f.at)
 }
 
 // fail ends the reading with an error.
@@ -123,6 +161,7 @@ func (f *follower) run(lost error) {
 	for {
 		switch {
 		case lost == nil:
+		case f.lostCount(lost):
 		case noStream(lost):
 			f.poll(0, lost)
 			return
@@ -133,10 +172,22 @@ func (f *follower) run(lost error) {
 			}
 		}
 		var done bool
-		if done, lost = f.read(f.c.SubscribeToTask(f.ctx, &a2a.SubscribeToTaskRequest{ID: f.task})); done {
+		if done, lost = f.read(f.c.SubscribeToTask(f.past(extension.LastEventID), &a2a.SubscribeToTaskRequest{ID: f.task})); done {
 			return
 		}
 	}
+}
+
+// lostCount reports whether the generations led to what cannot be: entries that are missing or come twice, or a task
+// that has not come so far. From then on they do not count, and the next stream is to begin with the Task.
+func (f *follower) lostCount(err error) bool {
+	code := a2a.AsError(err).Code
+	if f.at == 0 || code != a2a.ErrInvalidAgentResponse && code != a2a.ErrInvalidParams {
+		return false
+	}
+	f.c.log.DebugContext(f.ctx, "the agent's generations are wrong, going on without them", "task", f.task, "generation", f.at, "error", err)
+	f.at, f.strays = 0, true
+	return true
 }
 
 // noStream reports whether there is nothing to subscribe to: the task has ended or is gone, or the agent does not
@@ -172,7 +223,11 @@ func (f *follower) read(entries iter.Seq2[a2a.Entry, error]) (done bool, lost er
 				"the subscription did not begin with the Task (specification 3.1.6): what was missed is not known")
 		}
 		n++
-		if !f.take(e) {
+		had, err := f.had(e, rejoined && n == 1)
+		if err != nil {
+			return false, err
+		}
+		if !had && !f.take(e) {
 			return true, nil
 		}
 	}
@@ -183,6 +238,24 @@ func (f *follower) read(entries iter.Seq2[a2a.Entry, error]) (done bool, lost er
 		return false, a2a.Errorf(a2a.ErrInvalidAgentResponse, "the stream ended without an event")
 	}
 	return false, errEndedEarly
+}
+
+// had reports whether the reader has an entry already: the Task with which a stream begins that was taken up where
+// the last one broke. Where the log no longer goes back there the Task is a later one, a new beginning. All other
+// entries follow one another.
+func (f *follower) had(e a2a.Entry, begins bool) (bool, error) {
+	n := e.Generation
+	if n == 0 || f.at == 0 || !f.counts() {
+		return false, nil
+	}
+	switch _, whole := e.Event.(*a2a.Task); {
+	case begins && whole && n == f.at:
+		return true, nil
+	case n == f.at+1, whole && n > f.at:
+		return false, nil
+	}
+	return false, a2a.Errorf(a2a.ErrInvalidAgentResponse,
+		"the agent sent generation %d of the task after generation %d (extension task-log)", n, f.at)
 }
 
 // take yields an entry and reports whether the reader wants more.
@@ -198,7 +271,13 @@ func (f *follower) take(e a2a.Entry) bool {
 	case *a2a.Message:
 		ended = true
 	}
-	f.resumes, f.seen = false, true
+	if f.strays {
+		e.Generation = 0
+	}
+	f.resumes, f.seen, f.at = false, true, 0
+	if f.counts() {
+		f.at = e.Generation
+	}
 	return f.yield(e, nil) && !ended
 }
 
@@ -221,51 +300,63 @@ func (f *follower) sendAndPoll(req *a2a.SendMessageRequest) {
 		f.fail(err)
 		return
 	}
-	if task, ok := res.(*a2a.Task); ok {
-		f.changed(task)
-	}
-	if f.take(a2a.NewEntry(0, res)) {
+	e := f.entry(res)
+	f.changed(e)
+	if f.take(e) {
 		f.poll(f.c.poll, nil)
 	}
 }
 
 // poll asks for the task until it ends, first after wait, and yields it when it has changed. why says what was
-// hoped for instead.
+// hoped for instead. Under task-log the answer waits for a change, and its time is a part of the pause.
 func (f *follower) poll(wait time.Duration, why error) {
 	f.c.log.DebugContext(f.ctx, "there is no stream, asking for the task", "task", f.task, "error", why)
-	for {
+	if f.at > 0 {
+		wait = 0
+	}
+	for pause := wait; ; {
 		if err := sleep(f.ctx, wait); err != nil {
 			f.fail(err)
 			return
 		}
+		asked, waited := time.Now(), f.at > 0
 		task, err := f.get()
 		if err != nil {
 			f.fail(err)
 			return
 		}
-		wait = min(max(f.c.poll, wait*3/2), 5*f.c.poll)
-		if f.changed(task) {
-			wait = f.c.poll
-			if !f.take(a2a.NewEntry(0, task)) {
+		pause = min(max(f.c.poll, pause*3/2), 5*f.c.poll)
+		if e := f.entry(task); f.changed(e) {
+			pause = f.c.poll
+			if !f.take(e) {
 				return
 			}
 		} else if f.ends(task.Status.State) {
 			return
 		}
+		switch wait = pause; {
+		case waited: // or it did not, and then there must be a pause
+			wait -= time.Since(asked)
+		case f.at > 0:
+			wait = 0
+		}
 	}
 }
 
-// changed reports whether task is another than at the last call.
-func (f *follower) changed(task *a2a.Task) bool {
+// changed reports whether a task is another than what was yielded last, or than at the last call.
+func (f *follower) changed(e a2a.Entry) bool {
+	if e.Generation > 0 && f.at > 0 {
+		return e.Generation != f.at
+	}
 	last := f.sum
-	f.sum = sha256.Sum256(task.AppendJSON(nil))
+	f.sum = sha256.Sum256(e.JSON())
 	return f.sum != last
 }
 
 // get returns the task, however often it takes to ask.
 func (f *follower) get() (*a2a.Task, error) {
 	for {
-		task, err := f.c.GetTask(f.ctx, &a2a.GetTaskRequest{ID: f.task, HistoryLength: f.history})
+		task, err := f.c.GetTask(f.past(extension.CurrentGeneration), &a2a.GetTaskRequest{ID: f.task, HistoryLength: f.history})
 		if err == nil {
 			f.retry.reset()
 			return task, nil

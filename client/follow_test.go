@@ -344,8 +344,11 @@ func TestGivesUp(t *testing.T) {
 }
 
 // hurried is a client over svc in a bubble of fake time.
-func hurried(svc a2a.Service, streaming bool) *client.Client {
+func hurried(svc a2a.Service, streaming bool, change ...func(*a2a.AgentCard)) *client.Client {
 	card := newCard()
+	for _, f := range change {
+		f(card)
+	}
 	card.Capabilities.Streaming = &streaming
 	card.SupportedInterfaces = []*a2a.AgentInterface{{URL: "http://agent.example", ProtocolBinding: a2a.BindingJSONRPC, ProtocolVersion: "1.0"}}
 	c, err := client.Dial(&client.Card{AgentCard: card}, client.Options{})

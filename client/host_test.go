@@ -82,14 +82,18 @@ func newCard() *a2a.AgentCard {
 
 // serveAgent starts a host of an agent.
 func serveAgent(a agent.Agent, change ...func(*a2a.AgentCard)) *host {
+	return serveConfig(server.Config{Agent: a}, change...)
+}
+
+// serveConfig starts a host of cfg, of which it fills in the name, the store and the card.
+func serveConfig(cfg server.Config, change ...func(*a2a.AgentCard)) *host {
 	card := newCard()
 	for _, f := range change {
 		f(card)
 	}
-	s, err := server.New(server.Config{
-		Agent: a, Name: "test", Store: taskstore.NewMemory(taskstore.MemoryOptions{}),
-		Card: func() *a2a.AgentCard { return card },
-	})
+	cfg.Name, cfg.Store = "test", taskstore.NewMemory(taskstore.MemoryOptions{})
+	cfg.Card = func() *a2a.AgentCard { return card }
+	s, err := server.New(cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -173,6 +177,7 @@ type proxy struct {
 	accepted int
 	isDown   bool // connections are dropped at once
 	mute     bool // the first byte of an answer resets the connection
+	mutes    int  // as mute, so often
 }
 
 func newProxy(target string) *proxy {
@@ -265,7 +270,8 @@ type answers struct {
 
 func (a answers) Write(b []byte) (int, error) {
 	a.p.mu.Lock()
-	mute := a.p.mute
+	mute := a.p.mute || a.p.mutes > 0
+	a.p.mutes--
 	a.p.mu.Unlock()
 	if mute {
 		reset(a.Conn)
