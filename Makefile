@@ -1,4 +1,5 @@
-# "make help" lists the targets. A fresh clone needs Go, and Node 20 or newer for interop/js.
+# "make help" lists the targets. A fresh clone needs Go, Node 20 or newer for interop/js and interop/card, and Python
+# 3 with venv for interop/card.
 
 PARLEY   := $(CURDIR)/bin/parley
 LINT     := bin/golangci-lint-$(shell sed -n 's|.*/golangci-lint/v2 \(v[^ ]*\).*|\1|p' tools/go.mod)
@@ -14,6 +15,7 @@ test: build ## vet and test everything, with the official Go and JavaScript SDKs
 	@go vet ./...
 	@go -C interop/go vet ./...
 	@command -v node >/dev/null || echo 'SKIP interop/js: node is not installed'
+	@command -v python3 >/dev/null || echo 'SKIP interop/card: python3 is not installed'
 	@PARLEY_BIN=$(PARLEY) go test ./...
 	@PARLEY_BIN=$(PARLEY) go -C interop/go test -count=1 ./...
 
@@ -57,7 +59,7 @@ tck: build ## run the official A2A TCK: make tck TCK=../a2a-tck
 	.venv/bin/python run_tck.py --sut-host "$$url" -v -- --webhook-host localhost
 
 clean: ## remove what was built
-	@rm -rf bin interop/js/node_modules
+	@rm -rf bin interop/js/node_modules interop/card/node_modules interop/card/.venv
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

@@ -2,6 +2,7 @@ package parley
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,50 +10,80 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/agentcard"
+	"github.com/parley-a2a/parley/extension"
 )
 
-// cardFile is the card with what HTTP says of it.
-type cardFile struct {
-	card  *a2a.AgentCard
-	json  []byte
-	etag  string
-	since time.Time
+// published is what a host says of itself: the card, and what is served of it.
+type published struct {
+	card    *a2a.AgentCard
+	json    *document // the card
+	catalog *document
 }
 
-// Card returns the agent's card.
-func (h *Host) Card() *a2a.AgentCard {
+// Card returns the agent's card. It must not be changed.
+func (h *Host) Card() *a2a.AgentCard { return h.says().card }
+
+func (h *Host) says() *published {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.card.card
+	return h.published
 }
 
-// announce makes the card for the addresses that are listened at.
+// announce makes the card for the addresses that are listened at, and signs it with all of the keys.
 func (h *Host) announce(httpAddr, grpcAddr string) error {
 	card, hosts, err := h.buildCard(httpAddr, grpcAddr)
 	if err != nil {
 		return err
 	}
-	body := card.AppendJSON(nil)
-	sum := sha256.Sum256(body)
+	if err := h.sign(card); err != nil {
+		return err
+	}
+	p := &published{
+		card:    card,
+		json:    newDocument("application/json", card.AppendJSON(nil)),
+		catalog: newCatalog(listed{base: h.base(httpAddr), card: card}),
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.card = &cardFile{card: card, json: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`, since: time.Now()}
-	h.hosts = hosts
+	h.published, h.hosts = p, hosts
 	return nil
+}
+
+// sign signs a card unless there is nothing to sign with.
+func (h *Host) sign(card *a2a.AgentCard) error {
+	if len(h.cfg.CardKeys) == 0 {
+		return nil
+	}
+	return agentcard.Sign(card, h.cfg.CardKeys...)
+}
+
+// base returns the URL below which the host is reached over HTTP, without a slash at its end; empty if it is not.
+func (h *Host) base(httpAddr string) string {
+	switch {
+	case h.cfg.PublicURL != "":
+		return strings.TrimRight(h.cfg.PublicURL, "/")
+	case httpAddr != NoListen:
+		return "http://" + reachable(httpAddr)
+	}
+	return ""
 }
 
 func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]bool, error) {
 	c := &h.cfg
-	streaming, push, extended := !c.NoStreaming, false, c.ExtendedCard != nil
+	streaming, push, extended := !c.NoStreaming, c.Push != nil, c.ExtendedCard != nil
 	card := &a2a.AgentCard{
 		Name: c.Name, Description: c.Description, Version: c.Version, Provider: c.Provider,
 		Capabilities: a2a.AgentCapabilities{
-			Streaming: &streaming, PushNotifications: &push, ExtendedAgentCard: &extended, Extensions: c.Extensions,
+			Streaming: &streaming, PushNotifications: &push, ExtendedAgentCard: &extended,
+			Extensions: append(extension.Declare(), c.Extensions...),
 		},
+		SecuritySchemes: c.SecuritySchemes, SecurityRequirements: c.SecurityRequirements,
 		DefaultInputModes: c.DefaultInputModes, DefaultOutputModes: c.DefaultOutputModes, Skills: c.Skills,
 	}
 	if c.DocumentationURL != "" {
@@ -62,17 +93,12 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 		card.IconURL = &c.IconURL
 	}
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
-	base := c.PublicURL
-	if base == "" && httpAddr != NoListen {
-		base = "http://" + reachable(httpAddr)
-	}
-	if base != "" {
+	if base := h.base(httpAddr); base != "" {
 		u, err := url.Parse(base)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			return nil, nil, fmt.Errorf("parley: the public URL %q is not an absolute http or https URL", base)
 		}
 		hosts[u.Hostname()] = true
-		base = strings.TrimRight(base, "/")
 		card.SupportedInterfaces = append(card.SupportedInterfaces,
 			&a2a.AgentInterface{URL: base + "/", ProtocolBinding: a2a.BindingJSONRPC, ProtocolVersion: a2a.Version},
 			&a2a.AgentInterface{URL: base + "/a2a/rest", ProtocolBinding: a2a.BindingREST, ProtocolVersion: a2a.Version})
@@ -113,22 +139,117 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// extendedCard returns the card for a caller (specification 3.1.11): what Config.ExtendedCard says, filled up from the
+// public card, and signed.
+func (h *Host) extendedCard(ctx context.Context, caller a2a.Caller) (*a2a.AgentCard, error) {
+	if caller.Anonymous() { // 13.3
+		return nil, a2a.Errorf(a2a.ErrUnauthenticated,
+			"the extended agent card is for callers who authenticate, by one of the card's securitySchemes")
+	}
+	card, err := h.cfg.ExtendedCard(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	if card == nil {
+		return nil, a2a.ErrExtendedAgentCardNotConfigured
+	}
+	out := fillUp(*card, h.Card())
+	if err := h.sign(out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// fillUp returns an extended card that has what it leaves empty from the public one, but for its signatures.
+func fillUp(c a2a.AgentCard, public *a2a.AgentCard) *a2a.AgentCard {
+	orElse(&c.Name, public.Name)
+	orElse(&c.Description, public.Description)
+	orElse(&c.Version, public.Version)
+	orElse(&c.Provider, public.Provider)
+	orElse(&c.DocumentationURL, public.DocumentationURL)
+	orElse(&c.IconURL, public.IconURL)
+	if p := &c.Capabilities; p.Streaming == nil && p.PushNotifications == nil && p.ExtendedAgentCard == nil && p.Extensions == nil {
+		*p = public.Capabilities
+	}
+	if c.SecuritySchemes == nil {
+		c.SecuritySchemes = public.SecuritySchemes
+	}
+	listOrElse(&c.SupportedInterfaces, public.SupportedInterfaces)
+	listOrElse(&c.SecurityRequirements, public.SecurityRequirements)
+	listOrElse(&c.DefaultInputModes, public.DefaultInputModes)
+	listOrElse(&c.DefaultOutputModes, public.DefaultOutputModes)
+	listOrElse(&c.Skills, public.Skills)
+	return &c
+}
+
+func orElse[T comparable](v *T, other T) {
+	var zero T
+	if *v == zero {
+		*v = other
+	}
+}
+
+func listOrElse[T any](v *[]T, other []T) {
+	if *v == nil {
+		*v = other
+	}
+}
+
+// ScopedSkill is a skill that not every caller is told of.
+type ScopedSkill struct {
+	*a2a.AgentSkill
+	Scopes []string // all of which a caller must have; none: every caller who authenticates is told
+}
+
+// SkillsByScope returns a Config.ExtendedCard that differs from the public card only in the skills: a caller is told of
+// those of the list whose scopes the credential has, in the order of the list. Skills of the public card have to be
+// listed too. A caller to whom that leaves none is told of the public ones.
+func SkillsByScope(skills ...ScopedSkill) func(context.Context, a2a.Caller) (*a2a.AgentCard, error) {
+	return func(_ context.Context, caller a2a.Caller) (*a2a.AgentCard, error) {
+		lacks := func(scope string) bool { return !slices.Contains(caller.Scopes, scope) }
+		card := new(a2a.AgentCard)
+		for _, s := range skills {
+			if !slices.ContainsFunc(s.Scopes, lacks) {
+				card.Skills = append(card.Skills, s.AgentSkill)
+			}
+		}
+		return card, nil
+	}
+}
+
 // serveCard serves the card (specification 8.2, 8.6).
-func (h *Host) serveCard(w http.ResponseWriter, r *http.Request) {
+func (h *Host) serveCard(w http.ResponseWriter, r *http.Request) { h.says().json.ServeHTTP(w, r) }
+
+// document is what everybody may read, with what HTTP says of it. It does not change.
+type document struct {
+	mediaType string
+	link      string // the Link header; empty for none
+	body      []byte
+	etag      string
+	since     time.Time
+}
+
+func newDocument(mediaType string, body []byte) *document {
+	sum := sha256.Sum256(body)
+	return &document{mediaType: mediaType, body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`, since: time.Now()}
+}
+
+// ServeHTTP answers GET and HEAD, with the conditions and ranges of RFC 9110.
+func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		plain(w, http.StatusMethodNotAllowed, "the agent card is read with GET")
+		plain(w, http.StatusMethodNotAllowed, "this is read with GET")
 		return
 	}
-	h.mu.RLock()
-	f := h.card
-	h.mu.RUnlock()
 	hd := w.Header()
-	hd.Set("Content-Type", "application/json")
+	hd.Set("Content-Type", d.mediaType)
 	hd.Set("Cache-Control", "public, max-age=300")
-	hd.Set("ETag", f.etag)
+	hd.Set("ETag", d.etag)
 	hd.Set("X-Content-Type-Options", "nosniff")
-	http.ServeContent(w, r, "", f.since, bytes.NewReader(f.json))
+	if d.link != "" {
+		hd.Set("Link", d.link)
+	}
+	http.ServeContent(w, r, "", d.since, bytes.NewReader(d.body))
 }
 
 // guard keeps browsers from driving a host: the Host header must be one of ours, so that a name that was

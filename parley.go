@@ -19,6 +19,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
+	"github.com/parley-a2a/parley/agentcard"
 	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
 	"github.com/parley-a2a/parley/binding/jsonrpc"
 	"github.com/parley-a2a/parley/binding/rest"
@@ -49,8 +50,17 @@ type Config struct {
 	DefaultOutputModes []string          // default text/plain and application/json
 	Extensions         []*a2a.AgentExtension
 	NoStreaming        bool // do not offer streams
-	// ExtendedCard returns the card for authenticated callers (specification 3.1.11); nil: there is none.
+	// SecuritySchemes says how callers authenticate, which is up to Authenticate, and SecurityRequirements which of the
+	// schemes they must use. An extended card needs a scheme (specification 13.3).
+	SecuritySchemes      map[string]a2a.SecurityScheme
+	SecurityRequirements []*a2a.SecurityRequirement
+	// ExtendedCard returns the card for authenticated callers (specification 3.1.11), such as one by [SkillsByScope]; nil:
+	// there is none. Anonymous callers are refused before. What the card leaves empty is as on the public card. A nil card
+	// says that none is configured for this caller.
 	ExtendedCard func(context.Context, a2a.Caller) (*a2a.AgentCard, error)
+	// CardKeys are private keys that sign the card and the extended card, all of them; their public halves are served at
+	// [KeySetPath]. None: the cards are not signed.
+	CardKeys []*agentcard.Key
 
 	// AgentName is the agent's routing word, under which its tasks are kept: letters, digits, - and _.
 	// Default: made from Name.
@@ -69,6 +79,16 @@ type Config struct {
 	// Public says that anonymous callers are strangers to each other: none may list tasks. Without an
 	// authenticator, a host that listens beyond loopback must set it.
 	Public bool
+
+	// Retain is how long finished tasks are kept, 30 days by default, and Replay how long a stream of one can be
+	// resumed, 24 hours by default. Negative: for ever.
+	Retain, Replay time.Duration
+	// Push delivers webhooks; nil: this agent has no push notifications.
+	Push server.PushConfigs
+
+	// Wrap returns what the bindings serve in place of the host's own service, such as that of package telemetry; nil:
+	// the host's own.
+	Wrap func(a2a.Service) a2a.Service
 
 	Limits  server.Limits
 	Times   server.Times
@@ -111,13 +131,14 @@ func (c *Config) defaults() {
 type Host struct {
 	cfg    Config
 	server *server.Server
+	svc    a2a.Service // server, perhaps wrapped
 	grpc   *grpcbinding.Handler
 	mux    http.Handler
 
-	mu       sync.RWMutex
-	card     *cardFile
-	hosts    map[string]bool // Host headers that are ours
-	draining bool
+	mu        sync.RWMutex
+	published *published
+	hosts     map[string]bool // Host headers that are ours
+	draining  bool
 }
 
 // New returns a host that is ready to serve. Call Shutdown when it is no longer needed.
@@ -127,24 +148,34 @@ func New(cfg Config, a agent.Agent) (*Host, error) {
 	}
 	cfg.defaults()
 	h := &Host{cfg: cfg}
+	extended := h.extendedCard
+	if cfg.ExtendedCard == nil {
+		extended = nil
+	}
 	srv, err := server.New(server.Config{
-		Agent: a, Name: cfg.AgentName, Store: cfg.Store, Card: h.Card, ExtendedCard: cfg.ExtendedCard,
+		Agent: a, Name: cfg.AgentName, Store: cfg.Store, Card: h.Card, ExtendedCard: extended,
 		Log: cfg.Log, Limits: cfg.Limits, Times: cfg.Times, Queue: cfg.Queue, NoAnonymousLists: cfg.Public,
+		Retain: cfg.Retain, Replay: cfg.Replay, Push: cfg.Push,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.server = srv
-	h.grpc = grpcbinding.NewHandler(srv, grpcbinding.HandlerOptions{Authenticate: cfg.Authenticate, Log: cfg.Log})
+	h.server, h.svc = srv, srv
+	if cfg.Wrap != nil {
+		h.svc = cfg.Wrap(srv)
+	}
+	h.grpc = grpcbinding.NewHandler(h.svc, grpcbinding.HandlerOptions{Authenticate: cfg.Authenticate, Log: cfg.Log})
 	if err := h.announce(cfg.Listen, cfg.GRPCListen); err != nil {
 		return nil, err
 	}
-	h.mux = h.routes()
+	if h.mux, err = h.routes(); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
 // Service returns the host's operations, for callers in the same process.
-func (h *Host) Service() a2a.Service { return h.server }
+func (h *Host) Service() a2a.Service { return h.svc }
 
 // RegisterGRPC adds the gRPC binding to a server that was made with [GRPCServerOptions].
 func (h *Host) RegisterGRPC(s grpc.ServiceRegistrar) { h.grpc.Register(s) }
@@ -157,18 +188,22 @@ func (h *Host) GRPCServerOptions() []grpc.ServerOption {
 // ServeHTTP implements http.Handler.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-func (h *Host) routes() http.Handler {
+func (h *Host) routes() (http.Handler, error) {
 	opts := jsonrpc.Options{Authenticate: h.cfg.Authenticate, Log: h.cfg.Log, MaxBody: h.cfg.MaxBody}
-	rpc := jsonrpc.NewHandler(h.server, opts)
+	rpc := jsonrpc.NewHandler(h.svc, opts)
 	mux := http.NewServeMux()
 	mux.HandleFunc(a2a.CardPath, h.serveCard)
+	mux.HandleFunc(CatalogPath, h.serveCatalog)
 	mux.Handle("/{$}", rpc)
 	mux.Handle("/a2a/jsonrpc", rpc)
 	mux.Handle("/a2a/jsonrpc/{$}", rpc)
-	mux.Handle("/a2a/rest/", http.StripPrefix("/a2a/rest", rest.NewHandler(h.server, opts)))
+	mux.Handle("/a2a/rest/", http.StripPrefix("/a2a/rest", rest.NewHandler(h.svc, opts)))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", h.serveReady)
-	return h.guard(mux)
+	if err := h.serveKeys(mux); err != nil {
+		return nil, err
+	}
+	return h.guard(mux), nil
 }
 
 func plain(w http.ResponseWriter, status int, text string) {

@@ -27,9 +27,14 @@ const (
 	genproto = "google.golang.org/genproto/googleapis/rpc"
 	goose    = "github.com/pressly/goose/v3"
 	grpc     = "google.golang.org/grpc"
+	jcs      = "github.com/gowebpki/jcs"
+	jose     = "github.com/go-jose/go-jose/v4"
 	modernc  = "modernc.org/sqlite"
+	otel     = "go.opentelemetry.io/otel"
 	proto    = "google.golang.org/protobuf"
+	rate     = "golang.org/x/time/rate"
 	schema   = "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	ssrf     = "code.dny.dev/ssrf"
 	text     = "golang.org/x/text"
 	uax29    = "github.com/clipperhouse/uax29/v2"
 	uuid     = "github.com/google/uuid"
@@ -45,20 +50,24 @@ var allowed = map[string][]string{
 	"internal/sse":   {},
 	"internal/httpx": {"a2a", "internal/jsonx", "internal/op", "internal/sse"},
 	"agent":          {"a2a", "internal/jsonx", uuid},
+	"extension":      {"a2a"},
 
 	"taskstore":           {"a2a", btree},
 	"taskstore/storetest": {"a2a", "taskstore", cmp},
 	"taskstore/sqlite":    {"a2a", "taskstore", goose, modernc},
 
-	"binding/jsonrpc": {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
-	"binding/rest":    {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
-	"binding/grpc":    {"a2a", "internal/op", genproto, grpc, proto, schema},
-	"server":          {"a2a", "agent", "taskstore", uuid},
-	"agentcard":       {"a2a", "internal/jsonx"},
+	"binding/jsonrpc":   {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
+	"binding/rest":      {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
+	"binding/grpc":      {"a2a", "internal/op", genproto, grpc, proto, schema},
+	"server":            {"a2a", "agent", "extension", "taskstore", jcs, uuid},
+	"agentcard":         {"a2a", "internal/jsonx", jcs, jose},
+	"telemetry":         {"a2a", "agent", "taskstore", otel},
+	"internal/netguard": {ssrf},
+	"push":              {"a2a", "taskstore", "internal/netguard", "internal/httpx", otel, uuid, rate, ssrf},
 
-	"client": {"a2a", "agentcard", "binding/grpc", "binding/jsonrpc", "binding/rest", "internal/httpx", "internal/op", grpc, uuid},
+	"client": {"a2a", "agentcard", "binding/grpc", "binding/jsonrpc", "binding/rest", "extension", "internal/httpx", "internal/op", grpc, uuid},
 
-	".": {"a2a", "agent", "agentcard", "binding/grpc", "binding/jsonrpc", "binding/rest", "internal/httpx", "server", "taskstore", grpc},
+	".": {"a2a", "agent", "agentcard", "extension", "binding/grpc", "binding/jsonrpc", "binding/rest", "internal/httpx", "server", "taskstore", grpc},
 
 	"examples/revisor/textstats": {"a2a", "agent", text, uax29},
 	"examples/revisor":           {".", "examples/revisor/textstats"},
@@ -72,6 +81,7 @@ var allowed = map[string][]string{
 	"internal/script":   {"a2a", "agent"},
 	"examples/greeter":  {".", "a2a", "agent"},
 	"interop/js":        {},
+	"interop/card":      {},
 }
 
 // keptOut is what the root package must not link, however far down: whoever embeds a host would get it too.
@@ -81,6 +91,7 @@ var keptOut = []string{
 	module + "/acp", module + "/command", // bridges
 	module + "/tap", module + "/conformance", module + "/rules", // a web page, and what is for tools
 	module + "/internal/cli", module + "/internal/golden",
+	module + "/telemetry", "go.opentelemetry.io/otel/sdk", // whoever wants it wraps with it
 }
 
 type goPackage struct {

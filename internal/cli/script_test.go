@@ -59,7 +59,7 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 		flags, args = []string{"serve"}, args[1:]
 	}
 	cmd := exec.Command("parley", append(flags, args...)...)
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+ts.MkAbs("state"))
 	for _, name := range []string{"GORACE", "HOST", "PORT", "AGENT_NAME", "PUBLIC_URL", "PUBLIC_GRPC_URL"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,18 +15,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-a2a/parley"
+	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/internal/agents"
+	"github.com/parley-a2a/parley/push"
+	"github.com/parley-a2a/parley/taskstore"
+	"github.com/parley-a2a/parley/telemetry"
 )
 
 // serveCommand runs one of the built-in agents.
 type serveCommand struct {
-	app   *app
-	cfg   parley.Config
-	agent string
-	store string
-	pace  time.Duration
-	log   string
-	level string
+	app        *app
+	cfg        parley.Config
+	agent      string
+	store      string
+	durability string
+	private    bool
+	metrics    string
+	pace       time.Duration
+	log        string
+	level      string
 }
 
 func (a *app) serve() *cobra.Command { return (&serveCommand{app: a}).command() }
@@ -55,7 +63,11 @@ func (c *serveCommand) command() *cobra.Command {
 	fs.StringVar(&c.cfg.PublicURL, "public-url", "", "`URL` on the card, before a proxy [PUBLIC_URL]")
 	fs.StringVar(&c.cfg.PublicGRPCURL, "public-grpc-url", "", "the same for gRPC, host:port [PUBLIC_GRPC_URL] (`ADDR`)")
 	fs.BoolVar(&c.cfg.Public, "anonymous", false, "let strangers on other machines in, who cannot list")
-	fs.StringVar(&c.store, "store", "memory:", "where tasks are kept (`URL`)")
+	fs.StringVar(&c.store, "store", "", "sqlite:PATH or memory:, by default a file for each agent (`URL`)")
+	fs.StringVar(&c.durability, "durability", "full", "full, or normal: a power failure may cost the last tasks (`WORD`)")
+	fs.DurationVar(&c.cfg.Retain, "retain", 720*time.Hour, "how long finished tasks are kept (`TIME`)")
+	fs.BoolVar(&c.private, "allow-private-webhooks", false, "deliver to http and private addresses: development only")
+	fs.StringVar(&c.metrics, "metrics-listen", "", "Prometheus' /metrics; without a host on this machine only (`ADDR`)")
 	fs.DurationVar(&c.cfg.Grace, "grace", 10*time.Second, "for tasks to finish at a stop (`TIME`)")
 	fs.BoolVar(&c.cfg.NoStreaming, "no-streaming", false, "offer no streams")
 	fs.DurationVar(&c.pace, "pace", 0, "Revisor's pause at each tenth of a text (`TIME`)")
@@ -68,9 +80,6 @@ func (c *serveCommand) run(cmd *cobra.Command) error {
 	if err := c.fromEnvironment(cmd); err != nil {
 		return err
 	}
-	if c.store != "memory:" {
-		return usage("--store %q: only memory: is there yet; sqlite: comes with a later version", c.store)
-	}
 	built, err := agents.ByName(c.agent, agents.Options{Pace: c.pace})
 	if err != nil {
 		return usage("--agent: %s", err.Error())
@@ -80,19 +89,79 @@ func (c *serveCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	c.cfg.Grace = max(c.cfg.Grace, time.Nanosecond) // zero would mean the default
-	host, err := parley.New(c.cfg, built.Agent)
+	if c.cfg.Retain <= 0 {
+		return usage("--retain %v: want a time such as 720h", c.cfg.Retain)
+	}
+	durability, ok := durabilities[c.durability]
+	if !ok {
+		return usage("--durability %q: want full or normal", c.durability)
+	}
+	ref, err := parseStore(c.store, c.cfg.AgentName)
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
+	store, err := ref.open(ctx, durability, c.cfg.Log)
+	if err != nil {
+		return err
+	}
+	err = c.serveOn(ctx, ref, store, built)
+	if cerr := store.Close(); err == nil && cerr != nil {
+		err = explainStore(cerr)
+	}
+	return err
+}
+
+// serveOn serves the agent with its tasks in the store, until ctx ends.
+func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstore.Store, a agents.Agent) error {
+	o, err := observe(ctx, observeConfig{name: c.cfg.Name, version: a.Version, listen: c.metrics, log: c.cfg.Log})
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	c.cfg.Store = telemetry.Store(store, o.Options)
+	c.cfg.Wrap = func(s a2a.Service) a2a.Service { return telemetry.Service(s, o.Options) }
+	hooks, err := c.webhooks(ref, o)
+	if err != nil {
+		return err
+	}
+	c.cfg.Push = hooks
+	host, err := parley.New(c.cfg, telemetry.Agent(a.Agent, o.Options))
+	if err != nil {
+		return err
+	}
 	httpL, grpcL, err := host.Listeners(ctx)
 	if err != nil {
 		return explainListen(err)
 	}
+	if err := hooks.Start(ctx); err != nil {
+		return explainStore(err)
+	}
+	c.cfg.Log.Info("tasks are kept", "store", ref.url)
 	if err := c.announce(httpL, grpcL); err != nil {
 		return err
 	}
-	return host.Serve(ctx, httpL, grpcL)
+	err = host.Serve(ctx, httpL, grpcL)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	hooks.Shutdown(last)
+	return err
+}
+
+// webhooks makes what delivers to webhooks. Its key is kept beside the tasks.
+func (c *serveCommand) webhooks(ref storeRef, o *observer) (*push.Push, error) {
+	opts := push.Options{
+		Store: c.cfg.Store, Agent: c.cfg.AgentName, AllowPrivate: c.private, Log: c.cfg.Log,
+		Meter: o.MeterProvider.Meter("github.com/parley-a2a/parley/push"),
+	}
+	if path := ref.beside(".webhook-key"); path != "" {
+		key, err := push.KeyFile(path)
+		if err != nil {
+			return nil, err
+		}
+		opts.Key = key
+	}
+	return push.New(opts)
 }
 
 // fromEnvironment fills in what the command line leaves open: HOST is where to listen, PORT the HTTP port.

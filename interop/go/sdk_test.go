@@ -506,16 +506,13 @@ func testErrors(t *testing.T, p peer, binding a2a.TransportProtocol) {
 		{"SubscribeFinished", refused(a2a.ErrUnsupportedOperation), subscribe(done.ID)},
 		{"ContentType", a2a.ErrUnsupportedContentType, send(a2a.NewMessage(a2a.MessageRoleUser, image))},
 		{"NegativeHistoryLength", a2a.ErrInvalidParams, get(&a2a.GetTaskRequest{ID: done.ID, HistoryLength: &negative})},
-		{"CreateWebhook", a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			_, err := p.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: done.ID, URL: "http://127.0.0.1:9/"})
+		{"PrivateWebhook", a2a.ErrInvalidParams, func(ctx context.Context) error {
+			_, err := p.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: done.ID, URL: "https://127.0.0.1:9/"})
 			return err
 		}},
-		{"ListWebhooks", a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			_, err := p.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: done.ID})
+		{"UnknownWebhook", a2a.ErrTaskNotFound, func(ctx context.Context) error {
+			_, err := p.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: done.ID, ID: "x"})
 			return err
-		}},
-		{"DeleteWebhook", a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			return p.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: done.ID, ID: "x"})
 		}},
 		{"Version", a2a.ErrVersionNotSupported, func(ctx context.Context) error {
 			return get(&a2a.GetTaskRequest{ID: done.ID})(context.WithValue(ctx, versionKey{}, "99.0"))

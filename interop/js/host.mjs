@@ -13,8 +13,8 @@ const ready = /^parley: (?<name>.+) at (?<url>\S+) \(JSON-RPC, REST\), grpc (?<g
  * @returns {Promise<{name: string, url: string, grpc: string, stop: () => Promise<void>}>} once it is ready; stop
  * rejects unless the host exits with 0.
  */
-export async function startHost(agent) {
-  const args = ['serve', '--listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0', '--agent', agent, '--store', 'memory:'];
+export async function startHost(agent, ...more) {
+  const args = ['serve', '--listen', '127.0.0.1:0', '--grpc-listen', '127.0.0.1:0', '--agent', agent, '--store', 'memory:', ...more];
   const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   let log = '';
   child.stderr.on('data', (chunk) => { log += chunk; });

@@ -1,6 +1,7 @@
 // The official JavaScript SDK's client against parley serve, on each of its three transports.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
 import { after, before, describe, it } from 'node:test';
 
 import {
@@ -9,7 +10,7 @@ import {
 import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import {
-  ContentTypeNotSupportedError, PushNotificationNotSupportedError, RequestMalformedError, TaskNotCancelableError,
+  ContentTypeNotSupportedError, RequestMalformedError, TaskNotCancelableError,
   TaskNotFoundError, UnsupportedOperationError, VersionNotSupportedError,
 } from '@a2a-js/sdk/errors';
 
@@ -78,7 +79,7 @@ function fold(events) {
 }
 
 let revisor, echo;
-before(async () => { [revisor, echo] = await Promise.all([startHost('revisor'), startHost('echo')]); }, { timeout });
+before(async () => { [revisor, echo] = await Promise.all([startHost('revisor', '--allow-private-webhooks'), startHost('echo')]); }, { timeout });
 after(async () => { await Promise.all([revisor?.stop(), echo?.stop()]); }, { timeout });
 
 for (const binding of Object.keys(transports)) {
@@ -232,6 +233,44 @@ for (const binding of Object.keys(transports)) {
       assert.deepEqual(task.history[0].parts, parts);
     });
 
+    it('has a webhook called, and hides its secrets', { timeout }, async () => {
+      const got = [];
+      let end;
+      const ended = new Promise((resolve) => { end = resolve; });
+      const receiver = createServer(async (req, res) => {
+        let body = '';
+        for await (const chunk of req) body += chunk;
+        got.push({ headers: req.headers, event: JSON.parse(body) });
+        res.end();
+        if (got.at(-1).event.task) end();
+      });
+      await new Promise((resolve) => { receiver.listen(0, '127.0.0.1', resolve); });
+      try {
+        const task = await send(client, 'Some text.');
+        const url = `http://127.0.0.1:${receiver.address().port}/hook`;
+        const made = TaskPushNotificationConfig.toJSON(await client.createTaskPushNotificationConfig(TaskPushNotificationConfig.fromJSON({
+          taskId: task.id, url, token: 'tok', authentication: { scheme: 'Bearer', credentials: 'secret' },
+        })));
+        assert.ok(made.id);
+        await ended;
+        assert.equal(got[0].headers.authorization, 'Bearer secret');
+        assert.equal(got[0].headers['x-a2a-notification-token'], 'tok');
+        assert.equal(got[0].headers['content-type'], 'application/a2a+json');
+        assert.equal(got[0].event.task.id, task.id);
+        assert.equal(got[0].event.task.status.state, 'TASK_STATE_COMPLETED');
+        const read = TaskPushNotificationConfig.toJSON(
+          await client.getTaskPushNotificationConfig({ tenant: '', taskId: task.id, id: made.id }));
+        assert.equal(read.url, url);
+        assert.ok(!JSON.stringify(read).includes('secret'));
+        const { configs } = await client.listTaskPushNotificationConfig({ tenant: '', taskId: task.id, pageSize: 0, pageToken: '' });
+        assert.equal(configs.length, 1);
+        await client.deleteTaskPushNotificationConfig({ tenant: '', taskId: task.id, id: made.id });
+        await client.deleteTaskPushNotificationConfig({ tenant: '', taskId: task.id, id: made.id });
+      } finally {
+        receiver.close();
+      }
+    });
+
     describe('errors', () => {
       let done;
       before(async () => { done = await send(client, 'Some text.'); });
@@ -250,13 +289,13 @@ for (const binding of Object.keys(transports)) {
         ['extended card', UnsupportedOperationError, () => client.transport.getExtendedAgentCard({ tenant: '' }, v1)],
         ['part of a type that the agent does not read', ContentTypeNotSupportedError,
           () => send(client, [{ raw: 'AAAA', mediaType: 'image/png' }])],
-        // The client checks the card itself; its transport below does not.
-        ['registering a webhook', PushNotificationNotSupportedError, () => client.transport.createTaskPushNotificationConfig(
-          TaskPushNotificationConfig.fromJSON({ taskId: done.id, url: 'http://127.0.0.1:9/' }), v1)],
-        ['listing webhooks', PushNotificationNotSupportedError,
-          () => client.transport.listTaskPushNotificationConfig({ tenant: '', taskId: done.id, pageSize: 0, pageToken: '' }, v1)],
-        ['removing a webhook', PushNotificationNotSupportedError,
-          () => client.deleteTaskPushNotificationConfig({ tenant: '', taskId: done.id, id: 'x' })],
+        ['webhook at a private address', RequestMalformedError, async () => {
+          const task = await send(echoClient, 'x');
+          await echoClient.createTaskPushNotificationConfig(
+            TaskPushNotificationConfig.fromJSON({ taskId: task.id, url: 'https://127.0.0.1:9/' }));
+        }],
+        ['webhook of an unknown task', TaskNotFoundError,
+          () => client.createTaskPushNotificationConfig(TaskPushNotificationConfig.fromJSON({ taskId: unknownId, url: 'http://127.0.0.1:9/' }))],
         ['a version that is not spoken', VersionNotSupportedError,
           () => client.transport.getTask({ tenant: '', id: done.id }, { serviceParameters: { 'A2A-Version': '99.0' } })],
         ['no version', VersionNotSupportedError, () => client.transport.getTask({ tenant: '', id: done.id })],

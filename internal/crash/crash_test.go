@@ -1,0 +1,307 @@
+// Package crash kills a host in the middle of its work, again and again on the same file, and looks for everything
+// that it had acknowledged to real clients on the three bindings.
+package crash
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/client"
+	"github.com/parley-a2a/parley/extension"
+	"github.com/parley-a2a/parley/taskstore/sqlite"
+)
+
+// What the environment can set: the number of kills, where the random numbers begin, how long the receiver of
+// webhooks is down.
+const (
+	roundsEnv = "CRASH_ROUNDS"
+	seedEnv   = "CRASH_SEED"
+	outageEnv = "CRASH_OUTAGE"
+)
+
+var bindings = []string{a2a.BindingJSONRPC, a2a.BindingREST, a2a.BindingGRPC}
+
+// program is the host, built once.
+var program struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if program.dir != "" {
+		os.RemoveAll(program.dir)
+	}
+	os.Exit(code)
+}
+
+func hostProgram(t *testing.T) string {
+	t.Helper()
+	program.once.Do(func() {
+		if program.dir, program.err = os.MkdirTemp("", "crash"); program.err != nil {
+			return
+		}
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program.dir, "./host").CombinedOutput()
+		if err != nil {
+			program.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if program.err != nil {
+		t.Fatal(program.err)
+	}
+	return filepath.Join(program.dir, "host")
+}
+
+// host is a process that can be killed and started again at the same addresses on the same file.
+type host struct {
+	t          *testing.T
+	http, grpc string
+	file       string
+	hasty      bool
+
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stderr *bytes.Buffer
+}
+
+func newHost(t *testing.T, hasty bool) *host {
+	h := &host{t: t, http: freeAddress(t), grpc: freeAddress(t), file: filepath.Join(t.TempDir(), "script.db"), hasty: hasty}
+	t.Cleanup(func() {
+		if h.cmd != nil {
+			h.kill()
+		}
+	})
+	return h
+}
+
+// freeAddress returns an address that stays free while nobody listens there: systems take the ports of outgoing
+// connections from higher ones.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(10000)))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// start starts the host and returns when it can be called.
+func (h *host) start() {
+	h.t.Helper()
+	h.cmd = exec.CommandContext(context.Background(), hostProgram(h.t),
+		"-listen", h.http, "-grpc-listen", h.grpc, "-store", h.file,
+		"-running", strconv.Itoa(running), "-hasty="+strconv.FormatBool(h.hasty))
+	h.stderr = new(bytes.Buffer)
+	h.cmd.Stderr = h.stderr
+	var err error
+	if h.stdin, err = h.cmd.StdinPipe(); err != nil { // it ends with us
+		h.t.Fatal(err)
+	}
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		h.kill()
+		h.t.Fatalf("the host says %q (%v)\n%s", line, err, h.stderr)
+	}
+}
+
+// kill ends the host as kill -9 does.
+func (h *host) kill() {
+	_ = h.cmd.Process.Kill()
+	_ = h.cmd.Wait()
+	_ = h.stdin.Close()
+	h.cmd = nil
+	if h.t.Failed() && h.stderr.Len() > 0 {
+		h.t.Logf("the host said:\n%s", h.stderr)
+	}
+}
+
+// clients are those of one binding.
+type clients struct {
+	plain  *client.Client // task-log, and nothing is sent again
+	secure *client.Client // task-log and safe-retry: what is lost is taken up again
+}
+
+// dial returns clients by binding.
+func (h *host) dial() map[string]clients {
+	h.t.Helper()
+	card, err := client.FetchCard(h.t.Context(), h.http, client.Options{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	dial := func(o client.Options) *client.Client {
+		c, err := client.Dial(card, o)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return c
+	}
+	out := map[string]clients{}
+	for _, b := range bindings {
+		out[b] = clients{
+			plain:  dial(client.Options{Transports: []string{b}, OnlyExtensions: true, Extensions: []string{extension.TaskLog}}),
+			secure: dial(client.Options{Transports: []string{b}}),
+		}
+	}
+	return out
+}
+
+func hangUp(all map[string]clients) {
+	for _, c := range all {
+		_ = c.plain.Close()
+		_ = c.secure.Close()
+	}
+}
+
+// report is what became of what was acknowledged.
+type report struct {
+	mu           sync.Mutex
+	seed         uint64
+	rounds       int
+	hits         int // kills that cut calls
+	acknowledged map[string]int
+	lost         int
+	duplicates   int
+	zombies      int
+	unexpected   int // calls that failed without a kill
+	words        []string
+}
+
+func (r *report) ack(kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acknowledged[kind]++
+}
+
+// wrong counts n of what must not be.
+func (r *report) wrong(count *int, n int, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*count += n
+	if len(r.words) < 20 {
+		r.words = append(r.words, fmt.Sprintf("round %d: ", r.rounds)+fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *report) bad() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost+r.duplicates+r.zombies+r.unexpected > 0
+}
+
+func (r *report) String() string {
+	var kinds []string
+	for _, k := range slices.Sorted(maps.Keys(r.acknowledged)) {
+		kinds = append(kinds, fmt.Sprintf("%d %s", r.acknowledged[k], k))
+	}
+	return fmt.Sprintf("%s=%d: %d kills, %d of them cut calls\nacknowledged: %s\nlost: %d, duplicates: %d, zombies: %d",
+		seedEnv, r.seed, r.rounds, r.hits, strings.Join(kinds, ", "), r.lost, r.duplicates, r.zombies)
+}
+
+// fromEnv returns what the environment says, or an otherwise.
+func fromEnv[T any](t *testing.T, name string, otherwise T, parse func(string) (T, error)) T {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	v, err := parse(s)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", name, s, err)
+	}
+	return v
+}
+
+func parseSeed(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }
+
+// TestCrash kills a host under load and finds nothing lost, nothing twice, and no task that nobody is at work on.
+func TestCrash(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds")
+	}
+	seed := fromEnv(t, seedEnv, rand.Uint64(), parseSeed)
+	r := try(t, fromEnv(t, roundsEnv, 4, strconv.Atoi), seed, false, func(*report) bool { return false })
+	t.Log(r)
+	if r.bad() {
+		t.Errorf("and:\n%s", strings.Join(r.words, "\n"))
+	}
+	if r.rounds > 3 && (r.hits == 0 || len(r.acknowledged) < 8) {
+		t.Error("the load was no load")
+	}
+}
+
+// TestCrashFindsFault is the test of the test: a host that acknowledges new tasks before they are committed is found
+// out.
+func TestCrashFindsFault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds")
+	}
+	const most = 10
+	r := try(t, most, fromEnv(t, seedEnv, rand.Uint64(), parseSeed), true, func(r *report) bool { return r.lost > 0 })
+	t.Log(r)
+	if r.lost == 0 {
+		t.Errorf("%d kills did not show that tasks were acknowledged too early", most)
+	}
+}
+
+// try loads and kills a host so many times, or until enough says so, and audits after each kill.
+func try(t *testing.T, rounds int, seed uint64, hasty bool, enough func(*report) bool) *report {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	b := newBook(newReceiver(t, ""), &report{seed: seed, acknowledged: map[string]int{}})
+	h := newHost(t, hasty)
+	h.start()
+	for b.report.rounds < rounds && !enough(b.report) {
+		cs := h.dial()
+		l := newLoad(t.Context(), b, cs, rng.Uint64())
+		<-time.After(200*time.Millisecond + rand.N(1300*time.Millisecond))
+		l.killed.Store(true)
+		h.kill()
+		b.report.rounds++
+		h.start()
+		back := time.Now()
+		l.workers.Wait()
+		hangUp(cs)
+		if l.cut.Load() > 0 {
+			b.report.hits++
+		}
+		cs = h.dial()
+		newAudit(t.Context(), b, cs, rng.Uint64()).run(back, b.report.rounds == rounds)
+		hangUp(cs)
+		if t.Context().Err() != nil {
+			t.Fatal(t.Context().Err())
+		}
+	}
+	h.kill()
+	wrong, err := sqlite.Check(context.WithoutCancel(t.Context()), h.file, nil)
+	if err != nil || len(wrong) > 0 {
+		t.Errorf("Check: %v, %q", err, wrong)
+	}
+	return b.report
+}
