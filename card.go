@@ -16,7 +16,6 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agentcard"
-	"github.com/parley-a2a/parley/extension"
 )
 
 // published is what a host says of itself: the card, and what is served of it.
@@ -81,7 +80,7 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 		Name: c.Name, Description: c.Description, Version: c.Version, Provider: c.Provider,
 		Capabilities: a2a.AgentCapabilities{
 			Streaming: &streaming, PushNotifications: &push, ExtendedAgentCard: &extended,
-			Extensions: append(extension.Declare(), c.Extensions...),
+			Extensions: append(h.extensions(), c.Extensions...),
 		},
 		SecuritySchemes: c.SecuritySchemes, SecurityRequirements: c.SecurityRequirements,
 		DefaultInputModes: c.DefaultInputModes, DefaultOutputModes: c.DefaultOutputModes, Skills: c.Skills,

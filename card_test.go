@@ -30,6 +30,7 @@ import (
 	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/agentcard"
 	"github.com/parley-a2a/parley/client"
+	"github.com/parley-a2a/parley/internal/cli"
 	"github.com/parley-a2a/parley/internal/golden"
 )
 
@@ -309,6 +310,40 @@ func TestExtendedCard(t *testing.T) {
 	}
 	if len(public.Skills) != 1 || len(public.Signatures) != 1 {
 		t.Errorf("the public card: %s", public.Raw)
+	}
+}
+
+// TestExtendedCardCommand: parley card get shows the extended card, and what its signature is worth.
+func TestExtendedCardCommand(t *testing.T) {
+	base := serveHost(t, parley.Config{
+		CardKeys:        []*agentcard.Key{cardKey(t, true)},
+		SecuritySchemes: map[string]a2a.SecurityScheme{"key": &a2a.APIKeySecurityScheme{Location: "header", Name: golden.CallerHeader}},
+		Authenticate:    authenticate,
+		ExtendedCard: parley.SkillsByScope(parley.ScopedSkill{AgentSkill: &a2a.AgentSkill{
+			ID: "more", Name: "More", Description: "More.", Tags: []string{"more"},
+		}}),
+	}, agent.Func(nil))
+	set := base + parley.KeySetPath
+	for _, c := range []struct {
+		args      []string
+		exit      int
+		has, lack string
+	}{
+		{[]string{"--extended", "--api-key", "alice", "--jwks", set, "--validate"}, 0, "verified, by key", "Skill: test"},
+		{[]string{"--extended", "--api-key", "alice", "--jwks", set, "-o", "json"}, 0, `"id":"more"`, ""},
+		{[]string{"--jwks", set, "--validate"}, 0, "verified, by key", "Skill: more"},
+		{[]string{"--extended"}, 4, "", "Skill:"},
+		{[]string{"--extended", "--bearer", "alice"}, 2, "", "Skill:"},
+	} {
+		var out, errs strings.Builder
+		exit := cli.Main(append([]string{"card", "get", "-a", base}, c.args...), strings.NewReader(""), &out, &errs)
+		if exit != c.exit || !strings.Contains(out.String(), c.has) || c.lack != "" && strings.Contains(out.String(), c.lack) {
+			t.Errorf("%q: exit code %d\n%s%s", c.args, exit, out.String(), errs.String())
+		}
+	}
+	var out, errs strings.Builder
+	if exit := cli.Main([]string{"card", "verify", "-a", base, "--jwks", set}, strings.NewReader(""), &out, &errs); exit != 0 {
+		t.Errorf("verify: exit code %d\n%s%s", exit, out.String(), errs.String())
 	}
 }
 

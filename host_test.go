@@ -60,7 +60,7 @@ func TestGreeter(t *testing.T) {
 			t.Fatal(err)
 		}
 		res, err := c.SendMessage(t.Context(), &a2a.SendMessageRequest{Message: &a2a.Message{
-			MessageID: "m1", Role: a2a.RoleUser, Parts: []*a2a.Part{a2a.TextPart("world")},
+			Role: a2a.RoleUser, Parts: []*a2a.Part{a2a.TextPart("world")},
 		}})
 		if err != nil {
 			t.Fatalf("%s: %v", b, err)
@@ -263,7 +263,7 @@ func TestDroppedStreams(t *testing.T) {
 				defer func() { _ = c.Close() }()
 				for range total / workers {
 					for _, err := range c.SendStreamingMessage(t.Context(), &a2a.SendMessageRequest{Message: &a2a.Message{
-						MessageID: "m", Role: a2a.RoleUser, Parts: []*a2a.Part{a2a.DataPart([]map[string]any{{"wait": "gate"}})},
+						Role: a2a.RoleUser, Parts: []*a2a.Part{a2a.DataPart([]map[string]any{{"wait": "gate"}})},
 					}}) {
 						if err != nil {
 							t.Error(err)

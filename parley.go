@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ import (
 	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
 	"github.com/parley-a2a/parley/binding/jsonrpc"
 	"github.com/parley-a2a/parley/binding/rest"
+	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/server"
 	"github.com/parley-a2a/parley/taskstore"
 )
@@ -204,6 +206,14 @@ func (h *Host) routes() (http.Handler, error) {
 		return nil, err
 	}
 	return h.guard(mux), nil
+}
+
+// extensions are those that the host can keep. Where nobody says who calls, strangers could use each other's message
+// ids, so there is no safe retry.
+func (h *Host) extensions() []*a2a.AgentExtension {
+	return slices.DeleteFunc(extension.Declare(), func(x *a2a.AgentExtension) bool {
+		return x.URI == extension.SafeRetry && h.cfg.Public && h.cfg.Authenticate == nil
+	})
 }
 
 func plain(w http.ResponseWriter, status int, text string) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func newSignedHost(t *testing.T) *signedHost {
 		w.Header().Set("Cache-Control", "no-cache")
 		switch r.URL.Path {
 		case a2a.CardPath:
-			w.Header().Set("Etag", fmt.Sprintf(`"%x"`, len(h.body)))
+			w.Header().Set("Etag", fmt.Sprintf(`"%x"`, sha256.Sum256(h.body)))
 			if r.Header.Get("If-None-Match") == w.Header().Get("Etag") {
 				w.WriteHeader(http.StatusNotModified)
 				return
@@ -338,6 +339,83 @@ func TestSignedCard(t *testing.T) {
 	for _, array := range []string{`"skills":[]`, `"defaultInputModes":[]`, `"defaultOutputModes":[]`} {
 		if ours := card.AgentCard.AppendJSON(nil); !bytes.Contains(ours, []byte(array)) {
 			t.Errorf("%s: %s is not there", ours, array)
+		}
+	}
+}
+
+// TestDamagedCard: a signed card with one byte changed, cut off at whatever place, or with a byte more, is the same card
+// or refused.
+func TestDamagedCard(t *testing.T) {
+	h := newSignedHost(t)
+	key := keyOf(t, 1, "k1")
+	signed := h.serve(t, func(c *a2a.AgentCard) {
+		c.Skills = []*a2a.AgentSkill{{ID: "s", Name: "é", Description: "\u2028", Tags: []string{"t"}, Examples: []string{""}}}
+	}, key)
+	pin, err := agentcard.Digest(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hc := h.Client()
+	trust := &agentcard.Policy{Enrolled: map[string]agentcard.Enrollment{h.URL: {KeySet: setOf(t, key)}}}
+	taken := 0
+	try := func(body []byte) {
+		h.put(body)
+		card, err := client.FetchCard(t.Context(), h.URL, trusting(trust, hc))
+		switch got, _ := agentcard.Digest(body); {
+		case err == nil && (got != pin || !card.Signed.Trusted()):
+			t.Errorf("taken: %s", body)
+		case err == nil:
+			taken++
+		case !errors.Is(err, client.ErrCardNotTrusted) && !errors.Is(err, client.ErrCardInvalid):
+			t.Errorf("%v: %s", err, body)
+		case got != pin && errors.Is(err, client.ErrCardInvalid) && len(agentcard.Validate(body)) == 0:
+			t.Errorf("refused as no card, and nothing is wrong with it: %v: %s", err, body)
+		}
+	}
+	for i := range signed {
+		for _, c := range []byte{signed[i] ^ 1, signed[i] ^ 0x80, '"', ' '} {
+			if c != signed[i] {
+				body := bytes.Clone(signed)
+				body[i] = c
+				try(body)
+			}
+		}
+		try(signed[:i])
+		try(append(append(bytes.Clone(signed[:i]), '{'), signed[i:]...))
+	}
+	try(append(bytes.Clone(signed), " \n"...))
+	if taken == 0 {
+		t.Error("not even spaces at the end were taken")
+	}
+}
+
+// TestDoubt: what a card says against an interface.
+func TestDoubt(t *testing.T) {
+	for _, c := range []struct{ card, iface, words string }{
+		{"https://agent.example/card", "https://agent.example/rpc", ""},
+		{"https://agent.example/card", "https://other.example/rpc", ""},
+		{"https://agent.example/card", "agent.example:443", ""},
+		{"https://agent.example/card", "https://8.8.8.8/", ""},
+		{"https://agent.example/card", "http://agent.example/rpc", "not encrypted"},
+		{"https://agent.example/card", "https://127.0.0.1/rpc", "own machine"},
+		{"https://agent.example/card", "localhost:41242", "own machine"},
+		{"https://agent.example/card", "https://0.0.0.0/", "own machine"},
+		{"https://agent.example/card", "https://[::ffff:10.0.0.1]/", "own network"},
+		{"https://agent.example/card", "https://192.168.1.1/", "own network"},
+		{"https://agent.example/card", "100.64.1.2:443", "own network"},
+		{"https://agent.example/card", "https://backend:8080/", "own network"},
+		{"https://agent.example/card", "https://a.svc.cluster.local./", "own network"},
+		{"https://agent.example/card", "https://a.INTERNAL/", "own network"},
+		{"http://10.0.0.1/card", "http://10.0.0.2/", ""},
+		{"http://10.0.0.1/card", "http://127.0.0.1/", "own machine"},
+		{"http://127.0.0.1/card", "http://127.0.0.1/", ""},
+		{"file:///card.json", "http://127.0.0.1/", ""},
+		{"https://agent.example/card", "http://a b/", ""},
+	} {
+		card := &client.Card{URL: c.card}
+		got := card.Doubt(&a2a.AgentInterface{URL: c.iface})
+		if (got == "") != (c.words == "") || !strings.Contains(got, c.words) {
+			t.Errorf("%s in %s: %q, want %q", c.iface, c.card, got, c.words)
 		}
 	}
 }

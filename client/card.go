@@ -37,7 +37,7 @@ type Card struct {
 	Signed agentcard.Result
 }
 
-// ErrCardNotTrusted: the card is not one that the policy takes; nothing was sent to where it leads.
+// ErrCardNotTrusted says that a card is not one that the policy takes; nothing was sent to where it leads.
 var ErrCardNotTrusted = errors.New("an agent card that is not trusted")
 
 // InvalidCardError is ErrCardInvalid of what was read and cannot be understood as a card.

@@ -264,21 +264,24 @@ func TestCardCache(t *testing.T) {
 		"must-revalidate":  {http.Header{"Cache-Control": {"must-revalidate, max-age=300"}, "Etag": {`"1"`}}, []time.Duration{0, 299, 301}, []int{200, 304}},
 		"a comma in quotes": {
 			http.Header{"Cache-Control": {`ext="a\", no-store, max-age=300", max-age=10`}, "Etag": {`"1"`}},
-			[]time.Duration{0, 9, 11}, []int{200, 304},
+			[]time.Duration{0, 9, 11},
+			[]int{200, 304},
 		},
 		"no-cache of a field": {http.Header{"Cache-Control": {`no-cache="x, y", max-age=300`}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 		"expires":             {http.Header{"Expires": {"Fri, 02 Jan 2026 03:09:05 GMT"}, "Etag": {`"1"`}}, []time.Duration{0, 299, 301}, []int{200, 304}},
 		"expired":             {http.Header{"Expires": {"0"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 		"max-age wins": {
 			http.Header{"Expires": {"Fri, 02 Jan 2026 04:04:05 GMT"}, "Cache-Control": {"max-age=10"}, "Etag": {`"1"`}},
-			[]time.Duration{0, 9, 11}, []int{200, 304},
+			[]time.Duration{0, 9, 11},
+			[]int{200, 304},
 		},
 		"an old answer":    {http.Header{"Cache-Control": {"max-age=300"}, "Date": {"Fri, 02 Jan 2026 03:03:05 GMT"}, "Etag": {`"1"`}}, []time.Duration{0, 239, 241}, []int{200, 304}},
 		"varies by sender": {http.Header{"Cache-Control": {"max-age=300"}, "Vary": {"Accept, Authorization"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 		"varies by all":    {http.Header{"Cache-Control": {"max-age=300"}, "Vary": {"*"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 		"varies by what is always the same": {
 			http.Header{"Cache-Control": {"max-age=300"}, "Vary": {"accept-encoding, A2A-VERSION"}, "Etag": {`"1"`}},
-			[]time.Duration{0, 299, 301}, []int{200, 304},
+			[]time.Duration{0, 299, 301},
+			[]int{200, 304},
 		},
 		"nonsense": {http.Header{"Cache-Control": {"max-age=-1,,x"}, "Etag": {`"1"`}}, []time.Duration{0, 1}, []int{200, 304}},
 	} {

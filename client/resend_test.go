@@ -178,6 +178,30 @@ func TestMessageIDs(t *testing.T) {
 	})
 }
 
+// TestSameMessageElsewhere: a message is the same on every binding, whatever its configuration.
+func TestSameMessageElsewhere(t *testing.T) {
+	h := newHost(t, echo, extended, func(c *a2a.AgentCard) { c.DefaultInputModes = append(c.DefaultInputModes, "application/json") })
+	req := text("é <x>")
+	req.Message.Parts = append(req.Message.Parts, &a2a.Part{Content: a2a.Data(`{"b": 1.50, "a": [1e2, null]}`), MediaType: "application/json"})
+	req.Metadata = a2a.Struct{"k": []byte(` { "z":1, "y":2 }`)}
+	onEach(t, func(t *testing.T, binding string) {
+		c := h.dial(t, client.Options{Transports: []string{binding}})
+		for _, now := range []bool{true, false} {
+			again := *req
+			again.Configuration = &a2a.SendMessageConfiguration{ReturnImmediately: now}
+			if _, err := c.SendMessage(t.Context(), &again); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := all(c.Send(t.Context(), req)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n := h.tasks(t); n != 1 {
+		t.Errorf("%d tasks", n)
+	}
+}
+
 // busy refuses messages for some time, and counts them.
 type busy struct {
 	a2a.Service

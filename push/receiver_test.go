@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,7 +81,8 @@ func TestKeyFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "whsk_", "whsk_AAAA", string(good[:len(good)-9]), strings.Replace(string(good), "whsk_", "whsec_", 1), strings.Replace(string(good), string(good[8]), "!", 1)} {
+	mixed := privatePrefix + base64.StdEncoding.EncodeToString(slices.Concat(keys[0][:32], testKey("k")[32:]))
+	for _, bad := range []string{mixed, "", "whsk_", "whsk_AAAA", string(good[:len(good)-9]), strings.Replace(string(good), "whsk_", "whsec_", 1), strings.Replace(string(good), string(good[8]), "!", 1)} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -344,12 +344,14 @@ func TestSlowButWilling(t *testing.T) {
 const quickPort = 9_000
 
 // slow answers after 9 s, at the quick port at once.
-type slow struct{ quick, slow atomic.Int64 }
+type slow struct{ quick, slow, now, most atomic.Int64 }
 
 func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Port() == strconv.Itoa(quickPort) {
 		s.quick.Add(1)
 	} else {
+		s.most.Store(max(s.most.Load(), s.now.Add(1)))
+		defer s.now.Add(-1)
 		select {
 		case <-time.After(9 * time.Second):
 		case <-r.Context().Done():
@@ -358,4 +360,51 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 		s.slow.Add(1)
 	}
 	return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
+}
+
+// What a receiver asked for holds across a restart.
+func TestDueAcrossRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := memory(), &script{}
+		r.answer = func(n int) (int, http.Header) {
+			if n == 1 {
+				return 503, http.Header{"Retry-After": {"120"}}
+			}
+			return 200, nil
+		}
+		p := scripted(t, s, r, Options{})
+		create(t, s, keyOf("t1"), nil)
+		register(t, p, keyOf("t1"), a2a.TaskPushNotificationConfig{URL: receiverURL})
+		pass(10 * time.Second)
+		crash(p)
+		p = scripted(t, s, r, Options{})
+		pass(time.Hour)
+		if len(r.at) != 2 || r.at[1].Sub(r.at[0]) < 120*time.Second {
+			t.Errorf("attempts at %v", r.at)
+		}
+		crash(p)
+	})
+}
+
+// One origin has few turns at once, whatever the number of its webhooks.
+func TestTurnsPerOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := memory(), &slow{}
+		p := idlePush(t, s, Options{})
+		p.transport = r
+		p.limits["127.0.0.1"] = rate.NewLimiter(rate.Inf, burst)
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 50 {
+			key := keyOf(fmt.Sprintf("t%d", i))
+			create(t, s, key, nil)
+			register(t, p, key, a2a.TaskPushNotificationConfig{URL: receiverURL})
+		}
+		pass(10 * time.Minute)
+		if n, most := r.slow.Load(), r.most.Load(); n != 50 || most != maxPerOrigin {
+			t.Errorf("%d were delivered, %d at once", n, most)
+		}
+		crash(p)
+	})
 }

@@ -32,18 +32,18 @@ func (s *Server) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a
 		state := snap.Task.Status.State
 		switch {
 		case state == a2a.TaskStateCanceled:
-			return snap.Task, nil
+			return c.view(snap.Task, snap.Generation, -1), nil
 		case state.Terminal():
 			return nil, notCancelable(req.ID, fmt.Sprintf("the task has already ended (%s)", state))
 		case snap.Node == "":
-			task, err := s.cancelIdle(ctx, key, snap)
-			if task != nil || err != nil {
-				return task, err
+			t, err := s.cancelIdle(ctx, key, snap)
+			if t != nil || err != nil {
+				return c.canceled(t), err
 			}
 		default:
-			task, err := s.cancelRun(ctx, key, snap)
-			if task != nil || err != nil {
-				return task, err
+			t, err := s.cancelRun(ctx, key, snap)
+			if t != nil || err != nil {
+				return c.canceled(t), err
 			}
 		}
 		if ctx.Err() != nil {
@@ -52,12 +52,20 @@ func (s *Server) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a
 	}
 }
 
+// canceled returns the task that a cancel ended, nil if there is none.
+func (c *call) canceled(t *turn) *a2a.Task {
+	if t == nil {
+		return nil
+	}
+	return c.view(t.task, t.last, -1)
+}
+
 func notCancelable(id, why string) error {
 	return &a2a.Error{Code: a2a.ErrTaskNotCancelable, Message: why, Metadata: map[string]string{"taskId": id}}
 }
 
 // cancelIdle cancels a task that no run is at work on. It returns nothing if the task has moved on.
-func (s *Server) cancelIdle(ctx context.Context, key taskstore.Key, snap taskstore.Snapshot) (*a2a.Task, error) {
+func (s *Server) cancelIdle(ctx context.Context, key taskstore.Key, snap taskstore.Snapshot) (*turn, error) {
 	r := run{key: key, contextID: snap.Task.ContextID}
 	receipt, err := s.store.Commit(context.WithoutCancel(ctx), taskstore.Change{
 		Key: key, IfStatus: snap.StatusGeneration,
@@ -69,32 +77,26 @@ func (s *Server) cancelIdle(ctx context.Context, key taskstore.Key, snap tasksto
 	if err != nil {
 		return nil, internal(err)
 	}
-	task := s.asOf(ctx, key, receipt.Generation)
-	if a, ok := s.cfg.Agent.(agent.Canceler); ok && task != nil {
+	t, err := s.joined(ctx, key, receipt.Generation)
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := s.cfg.Agent.(agent.Canceler); ok {
 		go func() {
 			defer func() {
 				if p := recover(); p != nil {
 					s.log.Error("Canceled panicked", "task", key.Task, "panic", p)
 				}
 			}()
-			a.Canceled(s.ctx, task)
+			a.Canceled(s.ctx, t.task)
 		}()
 	}
-	return task, nil
-}
-
-// asOf returns the task as of a record, or as it is now where the log is gone; nil if the store fails.
-func (s *Server) asOf(ctx context.Context, key taskstore.Key, generation int64) *a2a.Task {
-	t, err := s.joined(ctx, key, generation)
-	if err != nil {
-		return nil
-	}
-	return t.task
+	return t, nil
 }
 
 // cancelRun asks the run that holds the task to end, and waits for the end. It returns nothing if the task
 // has moved on.
-func (s *Server) cancelRun(ctx context.Context, key taskstore.Key, snap taskstore.Snapshot) (*a2a.Task, error) {
+func (s *Server) cancelRun(ctx context.Context, key taskstore.Key, snap taskstore.Snapshot) (*turn, error) {
 	_, err := s.store.Commit(context.WithoutCancel(ctx), taskstore.Change{Key: key, Latch: true})
 	switch {
 	case errors.Is(err, taskstore.ErrCommitted):
@@ -118,7 +120,7 @@ func (s *Server) cancelRun(ctx context.Context, key taskstore.Key, snap taskstor
 			if st.Status.State != a2a.TaskStateCanceled {
 				return nil, nil // it ended before the wish was recorded
 			}
-			return s.asOf(ctx, key, rec.Generation), nil
+			return s.joined(ctx, key, rec.Generation)
 		}
 	}
 	return nil, nil

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/taskstore"
@@ -34,6 +36,17 @@ func (s *Server) inlineWebhook(ctx context.Context, key taskstore.Key, req *a2a.
 	c := *req.Configuration.TaskPushNotificationConfig
 	c.TaskID = key.Task
 	h, err := s.cfg.Push.Prepare(ctx, key, &c)
+	var e *a2a.Error
+	if errors.As(err, &e) && len(e.Violations) > 0 {
+		const where = "configuration.taskPushNotificationConfig."
+		below := *e
+		below.Violations = slices.Clone(e.Violations)
+		for i := range below.Violations {
+			below.Violations[i].Field = where + below.Violations[i].Field
+		}
+		below.Message = where + e.Message
+		return nil, &below
+	}
 	return h, internal(err)
 }
 

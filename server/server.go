@@ -208,6 +208,7 @@ func (s *Server) begin(ctx context.Context, tenant string) (call, error) {
 	if tenant != "" && tenant != s.cfg.Name {
 		return c, a2a.InvalidField("tenant", "no agent has this name: use the tenant that the agent card gives for the interface, or none")
 	}
+	c.info.Activated = nil
 	var missing []string
 	for _, x := range c.card.Capabilities.Extensions {
 		has := slices.Contains(c.info.Extensions, x.URI)

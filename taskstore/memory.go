@@ -34,9 +34,9 @@ type Memory struct {
 	held     map[string]*memTask // tasks with a lease
 	hooked   map[string]*memTask // tasks with a webhook that is not done
 	sent     map[sentKey]*Sent
-	sentList []sentKey // oldest first
-	logs     queue               // finished tasks that still have their log, oldest first
-	finished queue               // finished tasks, oldest first
+	sentList []sentKey // a heap, the first to expire on top
+	logs     queue     // finished tasks that still have their log, oldest first
+	finished queue     // finished tasks, oldest first
 
 	notifyMu sync.RWMutex
 	notify   map[int]func(string)
@@ -169,6 +169,9 @@ func (m *Memory) add(t *memTask, c Change) {
 	first := c.Records[0].Event.(*a2a.Task) //nolint:forcetypeassert // Check saw to it
 	ctx := t.scope.context(first.ContextID)
 	t.inContext, ctx.tasks = ctx.tasks, t
+	if time.Since(ctx.used) > m.opts.ContextTTL {
+		ctx.values = nil
+	}
 	ctx.used = time.Now()
 	m.tasks[c.Key.Task] = t
 }

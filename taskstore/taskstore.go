@@ -123,12 +123,14 @@ type Change struct {
 	// has not expired. A change with nothing but Sent needs no task: its Key.Task is empty.
 	Sent *Sent
 
-	// Webhook registers a webhook of the task, or replaces the one with its id. Its Key is the change's.
-	Webhook *Webhook
-	// Delivered records how far the delivery of a webhook has come. ErrConflict if that registration is gone.
+	// Delivered records how far the delivery of a webhook has come, and nothing else of it. ErrConflict if that
+	// registration is gone.
 	Delivered *Webhook
 	// Unhook removes the webhook with this id, if there is one.
 	Unhook string
+	// Webhook registers a webhook of the task, or replaces the one with its id. Its Key is the change's. It is the last
+	// of the three to be carried out.
+	Webhook *Webhook
 }
 
 // Receipt says what a Commit did.
@@ -181,7 +183,7 @@ type Page struct {
 type Retention struct {
 	Tasks time.Time // tasks that ended before this, with all that belongs to them
 	Logs  time.Time // the logs of tasks that ended before this: the task stays and can still be read
-	Limit int       // how many tasks one call touches
+	Limit int       // how many tasks one call touches at most
 }
 
 // Expired is what a store has forgotten.
@@ -222,8 +224,9 @@ type Store interface {
 	// Outbox returns webhooks of the agent's tasks, of any caller, that are not done, ordered by task and id,
 	// after the one of task and id.
 	Outbox(ctx context.Context, agent, task, id string, limit int) ([]Webhook, error)
-	// Expire forgets tasks that have ended, but none with a webhook that is not done; and messages and
-	// contexts that have expired. It takes one small step, so that no commit waits long for it.
+	// Expire forgets tasks that have ended and their logs, but none with a webhook that is not done; and messages and
+	// contexts that have expired. It takes one small step, so that no commit waits long for it. A message whose task is
+	// forgotten is new again.
 	Expire(ctx context.Context, r Retention) (Expired, error)
 	// Notify has f called soon after a commit with the id of the task that got records. Calls may be lost,
 	// late or for nothing; f is quick and never blocks. stop ends it.

@@ -152,6 +152,7 @@ func invoke[Req, Res any, Out proto.Message, T any, In message[T]](
 	err = c.conn.Invoke(outgoing(ctx), fullMethod(name), req, reply,
 		grpc.ForceCodecV2(codec{}), grpc.Header(&header), grpc.Trailer(&trailer))
 	if err != nil {
+		setActivated(ctx, header)
 		return none, fromStatus(ctx, err, header, trailer)
 	}
 	setActivated(ctx, header)
@@ -185,6 +186,9 @@ func open[Req any, Out proto.Message](
 				return
 			} else if err != nil {
 				header, _ := s.Header()
+				if first {
+					setActivated(ctx, header)
+				}
 				yield(a2a.Entry{}, fromStatus(ctx, err, header, s.Trailer()))
 				return
 			}

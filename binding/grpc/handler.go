@@ -161,7 +161,11 @@ func (h *Handler) serve(m method, s grpc.ServerStream) (err error) {
 		}
 		err = toStatus(e).Err()
 	}()
-	return h.call(ctx, m, s)
+	info := callInfo(ctx, m.op.Name)
+	if err = h.call(a2a.WithCallInfo(ctx, info), m, s); err != nil {
+		_ = announce(s, info) // an error after the first message is too late for a header
+	}
+	return err
 }
 
 func (h *Handler) call(ctx context.Context, m method, s grpc.ServerStream) error {
@@ -169,8 +173,7 @@ func (h *Handler) call(ctx context.Context, m method, s grpc.ServerStream) error
 	if !ok {
 		return errors.New("the grpc.Server was made without ServerOptions")
 	}
-	info := callInfo(ctx, m.op.Name)
-	ctx = a2a.WithCallInfo(ctx, info)
+	info := a2a.CallInfoFrom(ctx)
 	if err := a2a.CheckVersion(info.Version); err != nil {
 		return err
 	}
@@ -247,9 +250,8 @@ func (h *Handler) stream(ctx context.Context, m method, s grpc.ServerStream, c *
 
 // send sends a message and, before the first, what info says.
 func (h *Handler) send(s grpc.ServerStream, info *a2a.CallInfo, m any) error {
-	if info != nil && len(info.Activated) > 0 {
-		md := metadata.Pairs(strings.ToLower(a2a.ExtensionsHeader), strings.Join(info.Activated, ","))
-		if err := s.SetHeader(md); err != nil {
+	if info != nil {
+		if err := announce(s, info); err != nil {
 			return err
 		}
 	}
@@ -257,6 +259,14 @@ func (h *Handler) send(s grpc.ServerStream, info *a2a.CallInfo, m any) error {
 		return transportError{err}
 	}
 	return nil
+}
+
+// announce says in the header which extensions are in effect.
+func announce(s grpc.ServerStream, info *a2a.CallInfo) error {
+	if len(info.Activated) == 0 {
+		return nil
+	}
+	return s.SetHeader(metadata.Pairs(strings.ToLower(a2a.ExtensionsHeader), strings.Join(info.Activated, ",")))
 }
 
 // encodeEvent returns a StreamResponse that holds the event.

@@ -88,7 +88,7 @@ func (f *keyFlags) enrollment() (e agentcard.Enrollment, err error) {
 	e.URL, e.Digest = f.jku, f.pin
 	switch {
 	case f.files != nil:
-		keys, err := readKeys(f.files)
+		keys, err := readKeys("--key", f.files)
 		if err != nil {
 			return e, err
 		}
@@ -111,17 +111,17 @@ func (f *keyFlags) enrollment() (e agentcard.Enrollment, err error) {
 	return e, nil
 }
 
-// readKeys reads keys of cards.
-func readKeys(files []string) ([]*agentcard.Key, error) {
+// readKeys reads the keys of cards that a flag names.
+func readKeys(flag string, files []string) ([]*agentcard.Key, error) {
 	var keys []*agentcard.Key
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, usage("--key: %s", err.Error())
+			return nil, usage("%s: %s", flag, err.Error())
 		}
 		k, err := agentcard.ParseKey(b)
 		if err != nil {
-			return nil, usage("--key %s: %s", file, strings.TrimPrefix(err.Error(), "agentcard: "))
+			return nil, usage("%s %s: %s", flag, file, strings.TrimPrefix(err.Error(), "agentcard: "))
 		}
 		keys = append(keys, k)
 	}
@@ -140,7 +140,9 @@ func (f *keyFlags) verify(ctx context.Context, s *session, raw []byte, from stri
 	}
 	return agentcard.Verify(ctx, raw, agentcard.Policy{
 		Origin: origin, Enrolled: map[string]agentcard.Enrollment{origin: e},
-		Fetch: func(ctx context.Context, url string) ([]byte, error) { return client.FetchKeySet(ctx, url, s.options()) },
+		Fetch: func(ctx context.Context, url string) ([]byte, error) {
+			return client.FetchKeySet(ctx, url, s.options())
+		},
 	}), nil
 }
 
@@ -326,7 +328,11 @@ func (c *verifyCard) run(ctx context.Context, s *session) error {
 	case c.given() && r.Outcome == agentcard.Absent:
 		return fail(errCardInvalid, "parley card get shows what the card says", "the card is not signed")
 	case c.given() && r.Outcome != agentcard.Verified:
-		return fail(errCardInvalid, "parley card get shows what the card says", "the card's signature is %s", c.outcome(r))
+		hint := "parley card get shows what the card says"
+		if strings.Contains(r.Why, "jku") && c.jku == "" {
+			hint = "if the signature may name that URL, say so with --jku"
+		}
+		return fail(errCardInvalid, hint, "the card's signature is %s", c.outcome(r))
 	}
 	if s.json {
 		b, err := json.Marshal(verdict{r.Outcome.String(), r.KeyID, r.Algorithm, r.Digest, c.pin != ""})
@@ -354,6 +360,19 @@ type verdict struct {
 	Pinned    bool   `json:"pinned"`
 }
 
+// local runs a command that talks to no agent.
+func (a *app) local(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.json = false
+		err := run(cmd, args)
+		var f *failure
+		if errors.As(err, &f) {
+			return f.seeHelp(cmd)
+		}
+		return err
+	}
+}
+
 // signCard signs a card in a file (A2A specification 8.4.2).
 type signCard struct {
 	app      *app
@@ -365,19 +384,12 @@ func (c *signCard) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign FILE",
 		Short: "Sign the card in a file",
-		Long: `Sign the card in a file, or on stdin where FILE is -. Lines that begin with // are comments and left
-out. Signatures that the card has are replaced. Two keys are for a rotation.`,
+		Long: `Sign the card in a file, or on stdin where FILE is -. Lines that begin with //
+are comments and left out. Signatures that the card has are replaced. Two keys
+are for a rotation.`,
 		Example: "  parley card sign agent-card.jsonc --key card-key.pem --out agent-card.json",
 		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.app.json = false
-			err := c.run(cmd, args)
-			var f *failure
-			if errors.As(err, &f) {
-				return f.seeHelp(cmd)
-			}
-			return err
-		},
+		RunE:    c.app.local(c.run),
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
@@ -394,7 +406,7 @@ func (c *signCard) run(cmd *cobra.Command, args []string) error {
 	if c.keys == nil {
 		return usage("sign with what? Name the private key with --key; parley card init makes one")
 	}
-	keys, err := readKeys(c.keys)
+	keys, err := readKeys("--key", c.keys)
 	if err != nil {
 		return err
 	}
@@ -416,7 +428,7 @@ func (c *signCard) run(cmd *cobra.Command, args []string) error {
 }
 
 func (c *signCard) read(name string) ([]byte, error) {
-	var in io.Reader = c.app.in
+	in := c.app.in
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -503,20 +515,12 @@ func (c *initCard) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Make a card with comments, and the key to sign it with",
-		Long: `Make the files of a new agent's card: agent-card.jsonc, the card with a comment on each field,
-card-key.pem, the private key that signs it, and jwks.json, the public key for those who verify it.
-Nothing is overwritten.`,
+		Long: `Make the files of a new agent's card: agent-card.jsonc, the card with a comment
+on each field, card-key.pem, the private key that signs it, and jwks.json, the
+public key for those who verify it. Nothing is overwritten.`,
 		Example: "  parley card init my-agent --name 'My agent' --url https://agent.example",
 		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.app.json = false
-			err := c.run(cmd, args)
-			var f *failure
-			if errors.As(err, &f) {
-				return f.seeHelp(cmd)
-			}
-			return err
-		},
+		RunE:    c.app.local(c.run),
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false

@@ -30,6 +30,7 @@ type serveCommand struct {
 	store      string
 	durability string
 	private    bool
+	webhookKey string // public half of the key that signs webhooks
 	metrics    string
 	pace       time.Duration
 	log        string
@@ -138,6 +139,9 @@ func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstor
 		return explainStore(err)
 	}
 	c.cfg.Log.Info("tasks are kept", "store", ref.url)
+	if c.webhookKey != "" {
+		c.cfg.Log.Info("webhooks are signed", "publicKey", c.webhookKey)
+	}
 	if err := c.announce(httpL, grpcL); err != nil {
 		return err
 	}
@@ -159,7 +163,7 @@ func (c *serveCommand) webhooks(ref storeRef, o *observer) (*push.Push, error) {
 		if err != nil {
 			return nil, err
 		}
-		opts.Key = key
+		opts.Key, c.webhookKey = key, push.PublicKey(key)
 	}
 	return push.New(opts)
 }

@@ -75,7 +75,7 @@ func (b *book) id(prefix string) string {
 
 // enter enters a task when it is first acknowledged.
 func (b *book) enter(it *item) {
-	b.report.ack("tasks")
+	b.report.add("tasks", 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.round = append(b.round, it)

@@ -193,10 +193,10 @@ type report struct {
 	words        []string
 }
 
-func (r *report) ack(kind string) {
+func (r *report) add(kind string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.acknowledged[kind]++
+	r.acknowledged[kind] += n
 }
 
 // wrong counts n of what must not be.
@@ -245,6 +245,7 @@ func TestCrash(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")
 	}
+	t.Parallel()
 	seed := fromEnv(t, seedEnv, rand.Uint64(), parseSeed)
 	r := try(t, fromEnv(t, roundsEnv, 4, strconv.Atoi), seed, false, func(*report) bool { return false })
 	t.Log(r)
@@ -262,9 +263,10 @@ func TestCrashFindsFault(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")
 	}
+	t.Parallel()
 	const most = 10
 	r := try(t, most, fromEnv(t, seedEnv, rand.Uint64(), parseSeed), true, func(r *report) bool { return r.lost > 0 })
-	t.Log(r)
+	t.Logf("%v\n%s", r, strings.Join(r.words, "\n"))
 	if r.lost == 0 {
 		t.Errorf("%d kills did not show that tasks were acknowledged too early", most)
 	}

@@ -185,9 +185,6 @@ func (g *Guard) host(ctx context.Context, host string) error {
 }
 
 func (g *Guard) literal(addr netip.Addr) error {
-	if addr.Is4In6() {
-		return refused("write an IPv4 address as such")
-	}
 	if g.addrs.SafeAddr(addr) != nil {
 		return refused("%s is not a public address: give a URL that this host can reach over the internet", addr)
 	}

@@ -7,6 +7,9 @@
 // transaction and puts that into the next, so that many commits share one fsync. Readers have connections of
 // their own and never wait for it. What was written or read lately is also in memory, so that a task at work
 // is read from there.
+//
+// What [Store.Expire] deletes leaves its pages to what comes after: the file does not become smaller, and does not
+// grow while as much goes as comes. [Backup] writes a copy without them.
 package sqlite
 
 import (

@@ -45,7 +45,7 @@ func serve(cfg parley.Config, path string, hasty bool) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	cfg.Store = file
 	if hasty {
 		cfg.Store = &hastyStore{Store: file, pending: map[string]chan struct{}{}}
