@@ -234,7 +234,7 @@ func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ready")
 }
 
-// Listeners opens what the configuration says to listen at. One that is NoListen is nil.
+// Listeners opens what the configuration says to listen at, which the card then names. One that is NoListen is nil.
 func (h *Host) Listeners(ctx context.Context) (httpL, grpcL net.Listener, err error) {
 	var lc net.ListenConfig
 	open := func(addr string) (net.Listener, error) {
@@ -255,7 +255,7 @@ func (h *Host) Listeners(ctx context.Context) (httpL, grpcL net.Listener, err er
 		}
 		return nil, nil, err
 	}
-	return httpL, grpcL, nil
+	return httpL, grpcL, h.announce(address(httpL), address(grpcL))
 }
 
 // checkListen refuses to open an agent to a network when nobody asks who calls.
@@ -345,6 +345,9 @@ func ListenAndServe(ctx context.Context, cfg Config, a agent.Agent) error {
 	httpL, grpcL, err := h.Listeners(ctx)
 	if err != nil {
 		return err
+	}
+	for _, i := range h.Card().SupportedInterfaces {
+		h.cfg.Log.Info("serving", "agent", h.cfg.Name, "binding", i.ProtocolBinding, "url", i.URL)
 	}
 	return h.Serve(ctx, httpL, grpcL)
 }

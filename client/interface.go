@@ -26,6 +26,9 @@ func (c *Client) connect(opts *Options) error {
 		}
 		if err == nil {
 			c.iface, c.where = i, where(i, c.card.SupportedInterfaces)
+			if why := c.card.Doubt(i); why != "" {
+				c.where += ": " + why
+			}
 			return nil
 		}
 		refused = append(refused, fmt.Errorf("%s: %w", name(i), err))

@@ -628,10 +628,24 @@ func TestShutdownBreaksOff(t *testing.T) {
 // trimmed is a store whose logs are gone.
 type trimmed struct {
 	taskstore.Store
+	mu sync.RWMutex // no read falls between the end of the logs and the commit with which it comes
 	on atomic.Bool
 }
 
+// Commit trims the logs with the task's end.
+func (s *trimmed) Commit(ctx context.Context, c taskstore.Change) (taskstore.Receipt, error) {
+	if len(c.Records) == 0 || c.Create {
+		return s.Store.Commit(ctx, c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on.Store(true)
+	return s.Store.Commit(ctx, c)
+}
+
 func (s *trimmed) Entries(ctx context.Context, key taskstore.Key, after int64, limit int) ([]taskstore.Record, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if s.on.Load() {
 		return nil, taskstore.ErrTrimmed
 	}
@@ -658,7 +672,6 @@ func TestTrimmed(t *testing.T) {
 			h = prepared(t, p, key, a2a.TaskPushNotificationConfig{URL: r.URL})
 			commit(t, s, taskstore.Change{Key: key, Webhook: h})
 		}
-		s.on.Store(true)
 		write(t, s, key, status("t1", a2a.TaskStateCompleted))
 		if !begun {
 			newPush(t, s, Options{})

@@ -43,6 +43,9 @@ func (s *Server) checkSend(req *a2a.SendMessageRequest, card *a2a.AgentCard) err
 			return err
 		}
 	}
+	if len(m.Extensions) > s.cfg.Limits.Parts {
+		return a2a.InvalidField("message.extensions", "at most %d are taken, got %d", s.cfg.Limits.Parts, len(m.Extensions))
+	}
 	if c := req.Configuration; c != nil {
 		if err := checkHistoryLength("configuration.historyLength", c.HistoryLength); err != nil {
 			return err
@@ -51,6 +54,11 @@ func (s *Server) checkSend(req *a2a.SendMessageRequest, card *a2a.AgentCard) err
 	for i, p := range m.Parts {
 		if p == nil || p.Content == nil {
 			return a2a.InvalidField(fmt.Sprintf("message.parts[%d]", i), "one of text, raw, url and data is required")
+		}
+		for _, f := range []struct{ name, value string }{{"mediaType", p.MediaType}, {"filename", p.Filename}} {
+			if strings.ContainsFunc(f.value, unicode.IsControl) {
+				return a2a.InvalidField(fmt.Sprintf("message.parts[%d].%s", i, f.name), "control characters are not taken")
+			}
 		}
 	}
 	return checkModes(m, card)
