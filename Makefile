@@ -6,7 +6,7 @@ LINT     := bin/golangci-lint-$(shell sed -n 's|.*/golangci-lint/v2 \(v[^ ]*\).*
 COUNT    ?= 6
 FUZZTIME ?= 30s
 
-.PHONY: build test race lint format bench benchstat fuzz tck clean help
+.PHONY: build test race crash lint format bench benchstat fuzz tck clean help
 
 build: ## build bin/parley
 	@go build -o $(PARLEY) ./cmd/parley
@@ -23,6 +23,9 @@ race: ## the same tests under the race detector, the host of the interop tests t
 	@go build -race -o $(PARLEY)-race ./cmd/parley
 	@PARLEY_BIN=$(PARLEY)-race go test -race ./...
 	@PARLEY_BIN=$(PARLEY)-race go -C interop/go test -count=1 ./...
+
+crash: ## kill a host 50 times under load and look for all that it acknowledged
+	@CRASH_ROUNDS=$${CRASH_ROUNDS:-50} CRASH_OUTAGE=$${CRASH_OUTAGE:-30s} go test -count=1 -v -timeout 15m ./internal/crash
 
 lint: $(LINT) ## run the linters of .golangci.yml
 	@$(LINT) run ./...

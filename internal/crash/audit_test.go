@@ -37,10 +37,8 @@ func newAudit(ctx context.Context, b *book, cs map[string]clients, seed uint64) 
 	return &audit{book: b, ctx: ctx, clients: cs, rng: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// run looks for everything of the round and for samples of what is older, or for more at the end. back is when the
-// host was there again.
-func (a *audit) run(back time.Time, end bool) {
-	a.zombies(back)
+// run looks for everything of the round and for samples of what is older, for more at the end.
+func (a *audit) run(end bool) {
 	old := a.some(a.old, end)
 	each(slices.Concat(a.round, old), a.item)
 	each(a.resends, a.resend)
@@ -92,8 +90,12 @@ func each[T any](all []T, f func(T)) {
 	wg.Wait()
 }
 
-// zombies waits until no task is as if somebody worked on it. Nothing new was started since the host is back.
+// zombies waits until no task is as if somebody worked on it. What was started since the host was back, by clients
+// that send again what they lost, does not take so long.
 func (a *audit) zombies(back time.Time) {
+	a.mu.Lock()
+	callers := maps.Clone(a.callers)
+	a.mu.Unlock()
 	var left []string
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -101,9 +103,9 @@ func (a *audit) zombies(back time.Time) {
 		late := time.Since(back) > settling
 		var mu sync.Mutex
 		left = nil
-		each(slices.Collect(maps.Keys(a.callers)), func(caller string) {
+		each(slices.Collect(maps.Keys(callers)), func(caller string) {
 			for _, state := range []a2a.TaskState{working, submitted} {
-				for task, err := range a.clients[a.callers[caller]].plain.Tasks(as(a.ctx, caller, 0), &a2a.ListTasksRequest{Status: state}) {
+				for task, err := range a.clients[callers[caller]].plain.Tasks(as(a.ctx, caller, 0), &a2a.ListTasksRequest{Status: state}) {
 					mu.Lock()
 					if err != nil {
 						left = append(left, err.Error())
@@ -394,15 +396,19 @@ func (a *audit) webhook(ctx context.Context, h *hook) error {
 func delivered(ctx context.Context, c clients, h *hook) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	last := errors.New("nobody had the time to look")
 	for {
 		err := compare(ctx, c, h)
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return err
+			return last
 		}
 	}
 }

@@ -247,11 +247,8 @@ func TestCrash(t *testing.T) {
 	}
 	t.Parallel()
 	seed := fromEnv(t, seedEnv, rand.Uint64(), parseSeed)
-	r := try(t, fromEnv(t, roundsEnv, 4, strconv.Atoi), seed, false, func(*report) bool { return false })
+	r := try(t, fromEnv(t, roundsEnv, 4, strconv.Atoi), seed, false, (*report).bad)
 	t.Log(r)
-	if r.bad() {
-		t.Errorf("and:\n%s", strings.Join(r.words, "\n"))
-	}
 	if r.rounds > 3 && (r.hits == 0 || len(r.acknowledged) < 8) {
 		t.Error("the load was no load")
 	}
@@ -276,34 +273,49 @@ func TestCrashFindsFault(t *testing.T) {
 func try(t *testing.T, rounds int, seed uint64, hasty bool, enough func(*report) bool) *report {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	b := newBook(newReceiver(t, ""), &report{seed: seed, acknowledged: map[string]int{}})
+	r := &report{seed: seed, acknowledged: map[string]int{}}
+	b := newBook(newReceiver(t, ""), r)
 	h := newHost(t, hasty)
 	h.start()
-	for b.report.rounds < rounds && !enough(b.report) {
-		cs := h.dial()
-		l := newLoad(t.Context(), b, cs, rng.Uint64())
-		<-time.After(200*time.Millisecond + rand.N(1300*time.Millisecond))
-		l.killed.Store(true)
-		h.kill()
-		b.report.rounds++
-		h.start()
-		back := time.Now()
-		l.workers.Wait()
-		hangUp(cs)
-		if l.cut.Load() > 0 {
-			b.report.hits++
-		}
-		cs = h.dial()
-		newAudit(t.Context(), b, cs, rng.Uint64()).run(back, b.report.rounds == rounds)
-		hangUp(cs)
-		if t.Context().Err() != nil {
-			t.Fatal(t.Context().Err())
-		}
+	for r.rounds < rounds && !enough(r) {
+		round(t, h, b, rng, r.rounds == rounds-1)
+	}
+	if r.bad() && !hasty {
+		t.Errorf("after round %d:\n%s", r.rounds, strings.Join(r.words, "\n"))
 	}
 	h.kill()
 	wrong, err := sqlite.Check(context.WithoutCancel(t.Context()), h.file, nil)
 	if err != nil || len(wrong) > 0 {
 		t.Errorf("Check: %v, %q", err, wrong)
 	}
-	return b.report
+	return r
+}
+
+// round loads the host, kills it at some moment, starts it again and audits.
+func round(t *testing.T, h *host, b *book, rng *rand.Rand, end bool) {
+	t.Helper()
+	before := h.dial()
+	defer hangUp(before)
+	l := newLoad(t.Context(), b, before, rng.Uint64())
+	<-time.After(200*time.Millisecond + time.Duration(rng.Int64N(int64(1300*time.Millisecond))))
+	l.killed.Store(true)
+	h.kill()
+	b.report.rounds++
+	h.start()
+	back := time.Now()
+
+	after := h.dial()
+	defer hangUp(after)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	a := newAudit(ctx, b, after, rng.Uint64())
+	a.zombies(back)
+	l.workers.Wait()
+	if l.cut.Load() > 0 {
+		b.report.hits++
+	}
+	a.run(end)
+	if ctx.Err() != nil {
+		t.Fatalf("the audit took too long: %v\n%s", b.report, strings.Join(b.report.words, "\n"))
+	}
 }
