@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -219,33 +220,23 @@ func (m *Message) Text() string {
 	if m == nil {
 		return ""
 	}
-	return joinText(m.Parts)
+	return joinText(m.Parts, "\n")
 }
 
 // Text returns the text parts of the artifact joined: what a reader of a chunked text sees.
 func (a *Artifact) Text() string {
-	var b []byte
-	for _, p := range a.Parts {
-		if t, ok := p.Content.(Text); ok {
-			b = append(b, t...)
-		}
-	}
-	return string(b)
+	return joinText(a.Parts, "")
 }
 
-func joinText(parts []*Part) string {
-	var b []byte
-	n := 0
+// joinText copies nothing where there is one text.
+func joinText(parts []*Part, between string) string {
+	var texts []string
 	for _, p := range parts {
 		if t, ok := p.Content.(Text); ok {
-			if n > 0 {
-				b = append(b, '\n')
-			}
-			b = append(b, t...)
-			n++
+			texts = append(texts, string(t))
 		}
 	}
-	return string(b)
+	return strings.Join(texts, between)
 }
 
 func enumName(names []string, i int32) string {

@@ -11,14 +11,14 @@ import (
 // batch is the changes that share a transaction. A change is checked against what those before it left, and
 // one that is refused leaves nothing, so that it has to be undone for nobody.
 type batch struct {
-	s      *Store
-	w      *conn
-	began  bool
-	tasks  map[string]*pending // by id
-	order  []*pending
-	scopes map[taskstore.Scope]*scope
-	totals map[total]int64 // what to add; hour is 0
-	hours  map[total]int64
+	s              *Store
+	w              *conn
+	began          bool
+	tasks          map[string]*pending // by id
+	order          []*pending
+	scopes         map[taskstore.Scope]*scope
+	totals         map[total]int64 // what to add; time is 0
+	hours, minutes map[total]int64
 	// Of which a step of Expire deleted all, or the log up to what trimmed now says.
 	gone, cut []*expired
 }
@@ -27,7 +27,7 @@ type batch struct {
 type total struct {
 	scope *scope
 	state a2a.TaskState
-	hour  int64
+	time  int64
 }
 
 // pending is a task that the batch touches: its row as the changes so far leave it.
@@ -297,7 +297,8 @@ func (b *batch) settle(p *pending) error {
 
 func (b *batch) add1(sc *scope, r *row, n int64) {
 	b.totals[total{scope: sc, state: r.head.State}] += n
-	b.hours[total{scope: sc, state: r.head.State, hour: hour(r.statusMS)}] += n
+	b.minutes[total{scope: sc, state: r.head.State, time: floor(r.statusMS, minuteMS)}] += n
+	b.hours[total{scope: sc, state: r.head.State, time: floor(r.statusMS, hourMS)}] += n
 }
 
 // snapshot writes the folded task.
@@ -334,6 +335,14 @@ func (b *batch) fold(p *pending) (err error) {
 
 // count writes the counters.
 func (b *batch) count() error {
+	for k, n := range b.minutes {
+		if n == 0 {
+			continue
+		}
+		if _, err := b.w.addMinute.exec(k.scope.id, int64(k.state), k.time, n); err != nil {
+			return err
+		}
+	}
 	for k, n := range b.totals {
 		if n == 0 {
 			continue
@@ -346,7 +355,7 @@ func (b *batch) count() error {
 		if n == 0 {
 			continue
 		}
-		if _, err := b.w.addHour.exec(k.scope.id, int64(k.state), k.hour, n); err != nil {
+		if _, err := b.w.addHour.exec(k.scope.id, int64(k.state), k.time, n); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,9 @@ var countersWrong = map[string]string{
 	"hours": `SELECT count(*) FROM (SELECT scope, state, (status_ms - (status_ms % 3600000 + 3600000) % 3600000) / 3600000 AS hour, count(*) AS n
 			FROM tasks GROUP BY 1, 2, 3) t
 		FULL JOIN (SELECT * FROM hours WHERE n <> 0) c USING (scope, state, hour) WHERE t.n IS NOT c.n`,
+	"minutes": `SELECT count(*) FROM (SELECT scope, state, (status_ms - (status_ms % 60000 + 60000) % 60000) / 60000 AS minute, count(*) AS n
+			FROM tasks GROUP BY 1, 2, 3) t
+		FULL JOIN (SELECT * FROM minutes WHERE n <> 0) c USING (scope, state, minute) WHERE t.n IS NOT c.n`,
 }
 
 // strays count the rows that belong to no task.

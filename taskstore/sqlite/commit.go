@@ -189,7 +189,7 @@ func (s *Store) write() {
 
 // commit carries out the requests in one transaction and answers.
 func (s *Store) commit(requests []*request) {
-	b := &batch{s: s, w: s.w, tasks: map[string]*pending{}, scopes: map[taskstore.Scope]*scope{}, totals: map[total]int64{}, hours: map[total]int64{}}
+	b := &batch{s: s, w: s.w, tasks: map[string]*pending{}, scopes: map[taskstore.Scope]*scope{}, totals: map[total]int64{}, hours: map[total]int64{}, minutes: map[total]int64{}}
 	if err := b.run(requests); err != nil {
 		err = fault(s.path, err)
 		if !s.failing { // said once, however long it lasts

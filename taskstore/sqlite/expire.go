@@ -167,19 +167,22 @@ func (st *step) others(now time.Time) error {
 	return nil
 }
 
-// dropCounters deletes the counters of hours that nothing is left of: those of scopes that lost a task, up to the
-// hour of that.
+// dropCounters deletes the counters of hours and minutes that nothing is left of: those of scopes that lost a task,
+// up to the time of that.
 func (b *batch) dropCounters() error {
 	until := map[*scope]int64{}
 	for _, e := range b.gone {
 		sc := b.scopes[e.key.Scope]
-		h := hour(e.row.statusMS)
-		if last, ok := until[sc]; !ok || h > last {
-			until[sc] = h
+		ms := e.row.statusMS
+		if last, ok := until[sc]; !ok || ms > last {
+			until[sc] = ms
 		}
 	}
-	for sc, h := range until {
-		if _, err := b.w.dropHours.exec(sc.id, h); err != nil {
+	for sc, ms := range until {
+		if _, err := b.w.dropHours.exec(sc.id, floor(ms, hourMS)); err != nil {
+			return err
+		}
+		if _, err := b.w.dropMinutes.exec(sc.id, floor(ms, minuteMS)); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func long(t *testing.T, s *Store, id string, n int) {
 // TestExpireNothingLeft forgets everything: no row is left, and what comes then takes no more room.
 func TestExpireNothingLeft(t *testing.T) {
 	s := openNew(t, Options{Durability: Normal})
-	tables := []string{"tasks", "log", "snapshots", "webhooks", "hours"}
+	tables := []string{"tasks", "log", "snapshots", "webhooks", "hours", "minutes"}
 	pages := int64(0)
 	for round := range 3 {
 		for i := range 60 {
@@ -179,7 +179,7 @@ func TestExpireFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
-	for name, st := range map[string]*stmt{"task": s.w.dropTask, "counter": s.w.addTotal, "hours": s.w.dropHours, "commit": s.w.commit} {
+	for name, st := range map[string]*stmt{"task": s.w.dropTask, "counter": s.w.addTotal, "hours": s.w.dropHours, "minutes": s.w.dropMinutes, "commit": s.w.commit} {
 		hook(st, func(func() (driver.Result, error)) (driver.Result, error) { return nil, broken })
 		if e, err := s.Expire(t.Context(), taskstore.Retention{Tasks: soon(), Limit: 1}); !errors.Is(err, broken) || e != (taskstore.Expired{}) {
 			t.Errorf("%s: %+v, %v", name, e, err)

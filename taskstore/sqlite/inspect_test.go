@@ -276,7 +276,7 @@ func TestCheck(t *testing.T) {
 		"sizes":             {"UPDATE log SET bytes = bytes + 1 WHERE generation = 7 AND" + of("parked"), []string{"task parked: record 7 says"}},
 		"snapshot":          {"UPDATE snapshots SET front = CAST(replace(CAST(front AS TEXT), '\"hi\"', '\"ho\"') AS BLOB) WHERE" + of("fresh"), []string{"task fresh: its log up to record 4 does not fold"}},
 		"snapshot, no JSON": {"UPDATE snapshots SET front = CAST('{' AS BLOB) WHERE" + of("trimmed"), []string{"task trimmed: snapshot 4"}},
-		"state":             {"UPDATE tasks SET state = 4 WHERE id = 'trimmed'", []string{"task trimmed: its row says", "2 counters in the table totals", "2 counters in the table hours"}},
+		"state":             {"UPDATE tasks SET state = 4 WHERE id = 'trimmed'", []string{"task trimmed: its row says", "2 counters in the table totals", "2 counters in the table hours", "2 counters in the table minutes"}},
 		"time":              {"UPDATE tasks SET status_ms = status_ms + 1 WHERE id = 'parked'", []string{"task parked: its row says"}},
 		"context":           {"UPDATE tasks SET context = 'x' WHERE id = 'parked'", []string{"task parked: its row says"}},
 		"id":                {"UPDATE tasks SET id = 'other' WHERE id = 'parked'", []string{"task other: its row says", "1 rows of the table webhooks"}},
@@ -285,7 +285,7 @@ func TestCheck(t *testing.T) {
 		"total":             {"UPDATE totals SET n = n + 1 WHERE state = 3", []string{"1 counters in the table totals"}},
 		"hour":              {"UPDATE hours SET n = n + 1 WHERE state = 1 AND n > 0", []string{"1 counters in the table hours"}},
 		"scope":             {"UPDATE scopes SET id = 77", []string{"rows of the table tasks", "task fresh: its row cannot be found", "task trimmed: ", "task working: ", "task parked: "}},
-		"stray":             {"DELETE FROM tasks WHERE id = 'fresh'", []string{"4 rows of the table log", "1 rows of the table snapshots", "1 rows of the table webhooks", "1 counters in the table totals", "1 counters in the table hours"}},
+		"stray":             {"DELETE FROM tasks WHERE id = 'fresh'", []string{"4 rows of the table log", "1 rows of the table snapshots", "1 rows of the table webhooks", "1 counters in the table totals", "1 counters in the table hours", "1 counters in the table minutes"}},
 	} {
 		path := filepath.Join(dir, "damaged.db")
 		if err := os.WriteFile(path, good, 0o600); err != nil {

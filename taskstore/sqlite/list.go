@@ -124,16 +124,19 @@ func (c *conn) count(scopeID int64, q taskstore.Query) (int, error) {
 	return int(n), nil
 }
 
-// since counts the tasks in a state whose status is not older than ms: whole hours by their counters, the
-// first, of which a part counts, by its tasks.
+// since counts the tasks in a state whose status is not older than ms: whole hours and whole minutes by their
+// counters, the first minute, of which a part counts, by its tasks.
 func (c *conn) since(scope, state, ms int64) (int64, error) {
-	var hours, edge int64
-	h := hour(ms)
+	var hours, minutes, edge int64
+	h, m := floor(ms, hourMS), floor(ms, minuteMS)
 	if err := c.countHours.query(readInt(&hours), scope, state, h); err != nil {
 		return 0, err
 	}
-	err := c.countInRange.query(readInt(&edge), scope, state, ms, (h+1)*hourMS)
-	return hours + edge, err
+	if err := c.countMinutes.query(readInt(&minutes), scope, state, m, (h+1)*(hourMS/minuteMS)); err != nil {
+		return 0, err
+	}
+	err := c.countInRange.query(readInt(&edge), scope, state, ms, (m+1)*minuteMS)
+	return hours + minutes + edge, err
 }
 
 // view returns a task of the page as the query wants it. What memory has is taken if it is of the same status.

@@ -200,15 +200,18 @@ func (s *Store) Notify(f func(task string)) (stop func()) {
 	}
 }
 
-const hourMS = 3_600_000
+const (
+	minuteMS = 60_000
+	hourMS   = 60 * minuteMS
+)
 
-// hour is the hour that the counters count a status time under.
-func hour(ms int64) int64 {
-	h := ms / hourMS
-	if ms%hourMS < 0 {
-		h--
+// floor is the hour or minute that the counters count a status time under.
+func floor(ms, unit int64) int64 {
+	n := ms / unit
+	if ms%unit < 0 {
+		n--
 	}
-	return h
+	return n
 }
 
 var _ taskstore.Store = (*Store)(nil)

@@ -10,11 +10,12 @@ type reads struct {
 	// snapshot reads a task's snapshot, front the same without artifacts.
 	snapshot, front *stmt
 	// heads takes a JSON array of ids.
-	heads                                  *stmt
-	scope, totals, values, waiting         *stmt
-	listAll, listState, listContext        *stmt
-	countContext, countHours, countInRange *stmt
-	unsettled, sent, webhooks, outbox      *stmt
+	heads                             *stmt
+	scope, totals, values, waiting    *stmt
+	listAll, listState, listContext   *stmt
+	countContext, countHours          *stmt
+	countMinutes, countInRange        *stmt
+	unsettled, sent, webhooks, outbox *stmt
 }
 
 const (
@@ -48,16 +49,18 @@ func (r *reads) sources() []source {
 		{&r.waiting, `SELECT c.agent, c.tenant, c.owner, t.id
 			FROM tasks t INDEXED BY tasks_waiting CROSS JOIN scopes c ON c.id = t.scope
 			WHERE t.state IN (6, 8) AND t.status_ms < ? AND c.agent = ? LIMIT ?`},
+		// LIMIT ? alone has SQLite plan these anew each time: it looks at the value.
 		{&r.listAll, "SELECT " + listColumns + ` FROM tasks INDEXED BY tasks_list
-			WHERE scope = ? AND status_ms >= ? AND (status_ms, id) < (?, ?) ORDER BY status_ms DESC, id DESC LIMIT ?`},
+			WHERE scope = ? AND status_ms >= ? AND (status_ms, id) < (?, ?) ORDER BY status_ms DESC, id DESC LIMIT ? + 0`},
 		{&r.listState, "SELECT " + listColumns + ` FROM tasks INDEXED BY tasks_state
-			WHERE scope = ? AND state = ? AND status_ms >= ? AND (status_ms, id) < (?, ?) ORDER BY status_ms DESC, id DESC LIMIT ?`},
+			WHERE scope = ? AND state = ? AND status_ms >= ? AND (status_ms, id) < (?, ?) ORDER BY status_ms DESC, id DESC LIMIT ? + 0`},
 		{&r.listContext, "SELECT " + listColumns + ` FROM tasks INDEXED BY tasks_context
 			WHERE scope = ? AND context = ? AND ? IN (0, state) AND status_ms >= ? AND (status_ms, id) < (?, ?)
-			ORDER BY status_ms DESC, id DESC LIMIT ?`},
+			ORDER BY status_ms DESC, id DESC LIMIT ? + 0`},
 		{&r.countContext, `SELECT count(*) FROM tasks INDEXED BY tasks_context
 			WHERE scope = ? AND context = ? AND ? IN (0, state) AND status_ms >= ?`},
 		{&r.countHours, "SELECT sum(n) FROM hours WHERE scope = ? AND state = ? AND hour > ?"},
+		{&r.countMinutes, "SELECT sum(n) FROM minutes WHERE scope = ? AND state = ? AND minute > ? AND minute < ?"},
 		{&r.countInRange, "SELECT count(*) FROM tasks INDEXED BY tasks_state WHERE scope = ? AND state = ? AND status_ms >= ? AND status_ms < ?"},
 		{&r.unsettled, `SELECT c.agent, c.tenant, c.owner, t.id
 			FROM tasks t INDEXED BY tasks_unsettled CROSS JOIN scopes c ON c.id = t.scope
@@ -79,7 +82,8 @@ type writes struct {
 	addScope, addTask       *stmt
 	setStatus, setLease     *stmt
 	addRecord, setSnapshot  *stmt
-	addTotal, addHour       *stmt
+	addTotal                *stmt
+	addHour, addMinute      *stmt
 	setValues, touchContext *stmt
 	addSent                 *stmt
 	registration            *stmt
@@ -89,7 +93,8 @@ type writes struct {
 	due, dueTrimmed, dueLogs        *stmt
 	dropTask, dropLog, dropSnapshot *stmt
 	dropWebhooks, setTrimmed        *stmt
-	dropHours, dropSent             *stmt
+	dropHours, dropMinutes          *stmt
+	dropSent                        *stmt
 	dropContexts                    *stmt
 }
 
@@ -112,6 +117,8 @@ func (w *writes) sources() []source {
 			ON CONFLICT (scope, state) DO UPDATE SET n = n + excluded.n`},
 		{&w.addHour, `INSERT INTO hours (scope, state, hour, n) VALUES (?, ?, ?, ?)
 			ON CONFLICT (scope, state, hour) DO UPDATE SET n = n + excluded.n`},
+		{&w.addMinute, `INSERT INTO minutes (scope, state, minute, n) VALUES (?, ?, ?, ?)
+			ON CONFLICT (scope, state, minute) DO UPDATE SET n = n + excluded.n`},
 		{&w.setValues, `INSERT INTO contexts (scope, id, used_ms, vals) VALUES (?, ?, ?, ?)
 			ON CONFLICT (scope, id) DO UPDATE SET used_ms = excluded.used_ms, vals = excluded.vals`},
 		{&w.touchContext, "UPDATE contexts SET used_ms = ? WHERE scope = ? AND id = ? AND used_ms > ?"},
@@ -131,6 +138,7 @@ func (w *writes) sources() []source {
 		{&w.dropWebhooks, "DELETE FROM webhooks WHERE task = ?"},
 		{&w.setTrimmed, "UPDATE tasks SET trimmed = ? WHERE tid = ?"},
 		{&w.dropHours, "DELETE FROM hours WHERE scope = ? AND state IN (1, 2, 3, 4, 5, 6, 7, 8) AND hour <= ? AND n = 0"},
+		{&w.dropMinutes, "DELETE FROM minutes WHERE scope = ? AND state IN (1, 2, 3, 4, 5, 6, 7, 8) AND minute <= ? AND n = 0"},
 		{&w.dropSent, "DELETE FROM sent WHERE pos IN (SELECT pos FROM sent WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)"},
 		{&w.dropContexts, `DELETE FROM contexts WHERE (scope, id) IN
 			(SELECT scope, id FROM contexts WHERE used_ms <= ? ORDER BY used_ms LIMIT ?)`},

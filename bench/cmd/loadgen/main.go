@@ -46,6 +46,8 @@ var (
 	evs   = flag.Int("events", 0, "")
 	mode  = flag.String("mode", "a", "a: artifact chunks, s: status updates")
 	label = flag.String("label", "", "")
+	query = flag.String("query", "", "further parameters of W6, such as \"status\":\"TASK_STATE_FAILED\"")
+	depth = flag.Int("depth", 1, "which page W6 reads")
 	extra = flag.Int("extra", 0, "events of a W4 stream beside the floor's: 1 for the engine's WORKING entry")
 )
 
@@ -514,12 +516,38 @@ func main() {
 		}
 		httpLoop(rpc("GetTask", `{"id":"`+id+`"}`), `"messageId"`, 4000)
 	case "W6":
-		httpLoop(rpc("ListTasks", `{"pageSize":50}`), "TASK_STATE_COMPLETED", 10000)
+		params := `"pageSize":50`
+		if *query != "" {
+			params += "," + *query
+		}
+		httpLoop(rpc("ListTasks", `{`+params+pageToken(params)+`}`), `"totalSize"`, 10000)
 	case "W7":
 		fanout()
 	default:
 		log.Fatal("unknown workload")
 	}
+}
+
+// pageToken turns the pages of a list until the one at -depth and returns its parameter.
+func pageToken(params string) string {
+	token := ""
+	h := dial(nil)
+	defer func() { _ = h.c.Close() }()
+	for range *depth - 1 {
+		h.req = rpc("ListTasks", `{`+params+token+`}`)
+		b, err := h.one()
+		if err != nil {
+			log.Fatal(err)
+		}
+		var page struct {
+			Result struct{ NextPageToken string }
+		}
+		if err := json.Unmarshal(b, &page); err != nil || page.Result.NextPageToken == "" {
+			log.Fatalf("no further page in %.300s", b)
+		}
+		token = `,"pageToken":"` + page.Result.NextPageToken + `"`
+	}
+	return token
 }
 
 // ---- W7 ----

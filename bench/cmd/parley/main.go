@@ -1,5 +1,5 @@
-// Command parley serves the workloads of the load generator with Parley's server, bindings and memory store,
-// with limits out of the way and nothing else changed.
+// Command parley serves the workloads of the load generator with Parley's server and bindings, its tasks in memory or
+// in a file, with limits out of the way and nothing else changed.
 package main
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/parley-a2a/parley/binding/rest"
 	"github.com/parley-a2a/parley/server"
 	"github.com/parley-a2a/parley/taskstore"
+	"github.com/parley-a2a/parley/taskstore/sqlite"
 )
 
 // workload is the agent of the workloads: the first letter of the text says which.
@@ -98,18 +99,39 @@ func big(u *agent.Updater) error {
 	return nil
 }
 
+// many is a limit that nothing reaches.
+const many = 1 << 30
+
+func open(path string) (taskstore.Store, error) {
+	if path == "" {
+		return taskstore.NewMemory(taskstore.MemoryOptions{MaxTasks: many}), nil
+	}
+	return sqlite.Open(context.Background(), path, sqlite.Options{})
+}
+
 func main() {
 	httpAddr := flag.String("http", "127.0.0.1:7001", "")
 	grpcAddr := flag.String("grpc", "127.0.0.1:7002", "")
 	adminAddr := flag.String("admin", "127.0.0.1:7003", "")
+	path := flag.String("file", "", "keep the tasks in this file, with every commit on the disk; empty: in memory")
+	tasks := flag.Int("fill", 0, "store so many finished tasks in the file, and end")
 	flag.Parse()
+	if *tasks > 0 {
+		if err := fill(*path, *tasks); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	store, err := open(*path)
+	if err != nil {
+		log.Fatal(err)
+	}
 	yes := true
 	card := &a2a.AgentCard{Name: "bench", DefaultInputModes: []string{"*/*"}, Capabilities: a2a.AgentCapabilities{Streaming: &yes}}
-	const many = 1 << 30
 	w := &workload{gate: make(chan struct{})}
 	s, err := server.New(server.Config{
 		Agent: w, Name: "bench", Card: func() *a2a.AgentCard { return card },
-		Store:  taskstore.NewMemory(taskstore.MemoryOptions{MaxTasks: many}),
+		Store:  store,
 		Limits: server.Limits{Running: many, Parked: many, Waiting: many},
 		Log:    slog.New(slog.DiscardHandler),
 	})

@@ -24,10 +24,10 @@ CREATE TABLE tasks (
   committed         INTEGER NOT NULL,
   trimmed           INTEGER NOT NULL DEFAULT 0  -- the log begins after this generation
 ) STRICT;
--- Lists are read from these two without the table: status_generation says whether memory has the same status.
+-- Lists are read from these three without the table: status_generation says whether memory has the same status.
 CREATE INDEX tasks_list ON tasks (scope, status_ms, id, status_generation);
 CREATE INDEX tasks_state ON tasks (scope, state, status_ms, id, status_generation);
-CREATE INDEX tasks_context ON tasks (scope, context);
+CREATE INDEX tasks_context ON tasks (scope, context, status_ms, id, state, status_generation);
 CREATE INDEX tasks_waiting ON tasks (status_ms) WHERE state IN (6, 8); -- INPUT_REQUIRED, AUTH_REQUIRED
 CREATE INDEX tasks_unsettled ON tasks (id) WHERE node <> '' OR state = 1; -- held, or never started: SUBMITTED
 -- Tasks that have ended, oldest first: those with a log, or a part of it, and those without. The record that
@@ -60,7 +60,8 @@ CREATE TABLE snapshots (
   artifacts         BLOB              -- Task with nothing else as JSON
 ) STRICT;
 
--- How many tasks of a scope are in a state, and how many of them since a certain hour (status_ms / 3,600,000).
+-- How many tasks of a scope are in a state, how many of them since a certain hour (status_ms / 3,600,000), and since
+-- a certain minute.
 CREATE TABLE totals (
   scope INTEGER NOT NULL,
   state INTEGER NOT NULL,
@@ -73,6 +74,13 @@ CREATE TABLE hours (
   hour  INTEGER NOT NULL,
   n     INTEGER NOT NULL,
   PRIMARY KEY (scope, state, hour)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE minutes (
+  scope  INTEGER NOT NULL,
+  state  INTEGER NOT NULL,
+  minute INTEGER NOT NULL,
+  n      INTEGER NOT NULL,
+  PRIMARY KEY (scope, state, minute)
 ) STRICT, WITHOUT ROWID;
 
 -- What agents keep beside a context.
