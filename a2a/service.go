@@ -135,7 +135,8 @@ type Caller struct {
 	Issuer  string   // who vouches for Subject
 	Subject string   // who it is, in the issuer's words
 	Scopes  []string // what it may do
-	Expiry  time.Time
+	// Expiry is when the credential ends, any leeway for clocks included: streams end then. Zero: it does not.
+	Expiry time.Time
 }
 
 // Anonymous reports whether nobody vouches for the caller.
@@ -164,6 +165,18 @@ type CallInfo struct {
 
 	// The answer's side.
 	Activated []string // extensions in effect, echoed in A2A-Extensions
+	// Reply is what a handler's answer carries besides, be it a result or an error: HTTP headers, and header metadata
+	// of gRPC. Whoever serves adds to it before it answers or yields the first entry. Clients leave it alone, so that a
+	// call that is passed on does not hand on another host's headers.
+	Reply http.Header
+}
+
+// SetReply sets a header of the answer.
+func (i *CallInfo) SetReply(name, value string) {
+	if i.Reply == nil {
+		i.Reply = make(http.Header, 2)
+	}
+	i.Reply.Set(name, value)
 }
 
 type callInfoKey struct{}

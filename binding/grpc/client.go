@@ -30,15 +30,15 @@ const MaxResponse = 64 << 20
 // Dial returns a connection to a target as agent cards name it: host:port, also with http://, https:// or
 // grpc:// before it; a port that is missing is 443. It connects when it is first used.
 //
-// Loopback addresses (127.0.0.0/8, ::1, localhost) are spoken to in plaintext, all others over TLS 1.3 with
-// the roots of the system, whatever the prefix says. Options in opts win.
+// Loopback addresses (127.0.0.0/8, ::1, localhost) are spoken to in plaintext, unless https:// stands before them. All
+// others are spoken to over TLS 1.3 with the roots of the system, whatever the prefix says. Options in opts win.
 func Dial(target string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	addr, err := address(target)
 	if err != nil {
 		return nil, err
 	}
 	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13})
-	if loopback(addr) {
+	if loopback(addr) && !strings.HasPrefix(strings.ToLower(target), "https://") {
 		creds = insecure.NewCredentials()
 	}
 	return grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{

@@ -61,8 +61,8 @@ func NewHandler(svc a2a.Service, opts HandlerOptions) *Handler {
 
 // ServerOptions returns what a grpc.Server needs to serve a [Handler]. Options that follow them replace
 // their values: requests of at most [MaxRequest] bytes (grpc.MaxRecvMsgSize), 64 KiB of metadata, 1000
-// streams on a connection, 10 s for a connection to be made; a peer that is silent for 30 s is asked
-// whether it lives, and may ask every 10 s. A tap handle cannot be added.
+// streams on a connection, 10 s for a connection to be made, 120 s for one without a call to be closed; a peer that is
+// silent for 30 s is asked whether it lives, and may ask every 10 s. A tap handle cannot be added.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{}),
@@ -71,7 +71,9 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxHeaderListSize(64 << 10),
 		grpc.MaxConcurrentStreams(1000),
 		grpc.ConnectionTimeout(10 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 120 * time.Second, Time: 30 * time.Second, Timeout: 20 * time.Second,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 }
@@ -261,12 +263,20 @@ func (h *Handler) send(s grpc.ServerStream, info *a2a.CallInfo, m any) error {
 	return nil
 }
 
-// announce says in the header which extensions are in effect.
+// announce says in the header what is beside the message: which extensions are in effect, and what else the answer
+// carries.
 func announce(s grpc.ServerStream, info *a2a.CallInfo) error {
-	if len(info.Activated) == 0 {
+	if len(info.Activated) == 0 && len(info.Reply) == 0 {
 		return nil
 	}
-	return s.SetHeader(metadata.Pairs(strings.ToLower(a2a.ExtensionsHeader), strings.Join(info.Activated, ",")))
+	md := make(metadata.MD, len(info.Reply)+1)
+	for name, values := range info.Reply {
+		md.Append(name, values...)
+	}
+	if len(info.Activated) > 0 {
+		md.Set(a2a.ExtensionsHeader, strings.Join(info.Activated, ","))
+	}
+	return s.SetHeader(md)
 }
 
 // encodeEvent returns a StreamResponse that holds the event.

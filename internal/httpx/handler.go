@@ -174,6 +174,7 @@ func (x *Exchange) Unheard(err error) {
 		_ = x.report(err)
 	}
 	x.replied = true
+	x.announce(x.w.Header().Set)
 	x.w.WriteHeader(http.StatusNoContent)
 }
 
@@ -202,8 +203,8 @@ func (x *Exchange) copy(out *sse.Writer, entries iter.Seq2[a2a.Entry, error]) er
 		if err != nil {
 			return err
 		}
-		if first && len(x.Info.Activated) > 0 {
-			out.SetHeader(a2a.ExtensionsHeader, strings.Join(x.Info.Activated, ","))
+		if first {
+			x.announce(out.SetHeader)
 		}
 		first = false
 		if out.Write(e.Generation, e.More, before, e.JSON(), after) != nil {
@@ -260,13 +261,21 @@ func (x *Exchange) fail(err error) {
 func (x *Exchange) reply(status int, mediaType string, body []byte) {
 	x.replied = true
 	header := x.w.Header()
+	x.announce(header.Set)
 	header.Set("Content-Type", mediaType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	if len(x.Info.Activated) > 0 {
-		header.Set(a2a.ExtensionsHeader, strings.Join(x.Info.Activated, ","))
-	}
 	x.w.WriteHeader(status)
 	_ = sse.Send(x.w, x.rc, x.opts.WriteTimeout, body) // a reader that went away needs no answer
+}
+
+// announce sets the headers by which the answer says what is beside its message.
+func (x *Exchange) announce(set func(name, value string)) {
+	for name, values := range x.Info.Reply {
+		set(name, strings.Join(values, ", "))
+	}
+	if len(x.Info.Activated) > 0 {
+		set(a2a.ExtensionsHeader, strings.Join(x.Info.Activated, ","))
+	}
 }
 
 // ErrorID is the metadata of an internal error by which the log can be asked about it.

@@ -1,0 +1,105 @@
+// Package auth is who may do what. On a server it makes an [a2a.Caller] of a credential: an API key, a JSON Web Token,
+// a token that its issuer is asked about, or a client certificate, several kinds at once ([Any]). It says the same in the
+// agent's card, ends streams whose credential does so ([Authenticator.Watch]), and knows which scopes an operation or a
+// skill needs ([Rules]). On a client it adds a credential to the requests for the one origin that it was given for
+// ([Credentials]). For both it makes TLS configurations whose files may change ([ServerTLS], [ClientTLS]).
+//
+// No error and no log line of this package holds a secret, a token or a part of one.
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// Times of this package. Together the first three keep revocation under 30 seconds.
+const (
+	recheckEvery     = 10 * time.Second // a stream's credential is looked at again
+	introspectionAge = 10 * time.Second // an introspection is believed
+	fileAge          = 5 * time.Second  // a file is believed
+	uncheckedMost    = 15 * time.Minute // a stream lives while its credential cannot be looked at
+	skew             = 30 * time.Second // clocks may differ
+)
+
+// maxToken is the longest credential that is looked at, in bytes.
+const maxToken = 16 << 10
+
+// ErrNone says that a request has no credential that a [Method] knows; another one may.
+var ErrNone = errors.New("no credential of this kind")
+
+// Why a credential is refused. Only errExpired matters to the code: it is no guess.
+var (
+	errExpired = errors.New("the credential has expired")
+	errDenied  = errors.New("the credential was revoked")
+)
+
+// refused returns the error for a credential that is wrong. The reason is for the caller and for the log: it must not
+// hold anything of the credential.
+func refused(format string, args ...any) error {
+	return &a2a.Error{Code: a2a.ErrUnauthenticated, Message: fmt.Sprintf(format, args...)}
+}
+
+// refusedAs is refused with a cause that can be found.
+func refusedAs(cause error) error {
+	return (&a2a.Error{Code: a2a.ErrUnauthenticated, Message: cause.Error()}).WithCause(cause)
+}
+
+// unavailable returns the error for a credential that nobody can judge at the moment.
+func unavailable(cause error) error {
+	e := &a2a.Error{
+		Code: a2a.ErrUnavailable, Message: "the issuer of the credential cannot be reached: try again later",
+		RetryAfter: 30 * time.Second,
+	}
+	return e.WithCause(cause)
+}
+
+// checkText returns an error if a configured string is empty or has a character that could break a header or a log.
+func checkText(what, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("auth: %s is required", what)
+	case len(s) > 2048:
+		return fmt.Errorf("auth: %s is longer than 2048 bytes", what)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("auth: %s has a control character, such as a line break", what)
+	}
+	return nil
+}
+
+// checkScopes returns an error if one of the scopes could not stand in a challenge (RFC 6749, section 3.3).
+func checkScopes(scopes []string) error {
+	for _, s := range scopes {
+		bad := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }
+		if s == "" || strings.ContainsFunc(s, bad) {
+			return fmt.Errorf("auth: %q is not a scope: use printable ASCII without spaces, quotes and backslashes", s)
+		}
+	}
+	return nil
+}
+
+// taken are headers that mean something else, so that no credential is read from or written to them.
+var taken = map[string]bool{
+	"Host": true, "Connection": true, "Content-Length": true, "Content-Type": true, "Content-Encoding": true, "Accept": true,
+	"Transfer-Encoding": true, "Te": true, "Trailer": true, "Upgrade": true, "Expect": true, "Cookie": true, "Origin": true,
+	"Referer": true, "Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+	"Keep-Alive": true, "Last-Event-Id": true, "User-Agent": true, "A2a-Version": true, "A2a-Extensions": true,
+}
+
+// checkHeader returns an error if name, in its canonical form, is not one for a credential.
+func checkHeader(name string) error {
+	bad := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}
+	switch {
+	case name == "" || strings.ContainsFunc(name, bad):
+		return fmt.Errorf("auth: %q is not a header for a credential: use letters, digits, - and _", name)
+	case taken[name], strings.HasPrefix(name, "Proxy-"), strings.HasPrefix(name, "Grpc-"), strings.HasSuffix(name, "-Bin"):
+		return fmt.Errorf("auth: the header %s has another meaning: choose one such as X-API-Key", name)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package auth
+
+import (
+	"context"
+	"iter"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// Service returns next behind Options.Rules and the watch, such as for parley.Config.Wrap: an operation that the caller
+// has not the scopes for is refused before next hears of it, and a call that takes its time, a stream or a message that
+// is waited for, ends with ErrUnauthenticated when its credential does. Ending a call changes nothing about its task.
+func (a *Authenticator) Service(next a2a.Service) a2a.Service {
+	return &service{auth: a, next: next, rules: &a.opts.Rules}
+}
+
+type service struct {
+	auth  *Authenticator
+	next  a2a.Service
+	rules *Rules
+}
+
+// unary calls f, if the rules let it be.
+func unary[Req, Res any](ctx context.Context, s *service, name string, req Req,
+	f func(a2a.Service, context.Context, Req) (Res, error),
+) (Res, error) {
+	if err := s.rules.Operation(callerOf(ctx), name); err != nil {
+		var none Res
+		return none, err
+	}
+	return f(s.next, ctx, req)
+}
+
+// waiting is unary for a call that may wait.
+func waiting[Req, Res any](ctx context.Context, s *service, refused error, req Req,
+	f func(a2a.Service, context.Context, Req) (Res, error),
+) (Res, error) {
+	var none Res
+	if refused != nil {
+		return none, refused
+	}
+	ctx, stop := s.auth.Watch(ctx)
+	defer stop()
+	res, err := f(s.next, ctx, req)
+	if ended := Ended(ctx); ended != nil {
+		return none, ended
+	}
+	return res, err
+}
+
+// stream is waiting for a stream.
+func stream[Req any](ctx context.Context, s *service, refused error, req Req,
+	f func(a2a.Service, context.Context, Req) iter.Seq2[a2a.Entry, error],
+) iter.Seq2[a2a.Entry, error] {
+	return func(yield func(a2a.Entry, error) bool) {
+		if refused != nil {
+			yield(a2a.Entry{}, refused)
+			return
+		}
+		ctx, stop := s.auth.Watch(ctx)
+		defer stop()
+		for e, err := range f(s.next, ctx, req) {
+			if Ended(ctx) != nil {
+				break
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		if ended := Ended(ctx); ended != nil {
+			yield(a2a.Entry{}, ended)
+		}
+	}
+}
+
+func (s *service) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (a2a.SendMessageResult, error) {
+	refused := s.rules.message(ctx, "SendMessage", req.Message)
+	return waiting(ctx, s, refused, req, a2a.Service.SendMessage)
+}
+
+func (s *service) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Entry, error] {
+	refused := s.rules.message(ctx, "SendStreamingMessage", req.Message)
+	return stream(ctx, s, refused, req, a2a.Service.SendStreamingMessage)
+}
+
+// GetTask can wait for a later generation of the task, under the task-log extension.
+func (s *service) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
+	return waiting(ctx, s, s.rules.Operation(callerOf(ctx), "GetTask"), req, a2a.Service.GetTask)
+}
+
+func (s *service) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
+	return unary(ctx, s, "ListTasks", req, a2a.Service.ListTasks)
+}
+
+func (s *service) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a2a.Task, error) {
+	return unary(ctx, s, "CancelTask", req, a2a.Service.CancelTask)
+}
+
+func (s *service) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRequest) iter.Seq2[a2a.Entry, error] {
+	refused := s.rules.Operation(callerOf(ctx), "SubscribeToTask")
+	return stream(ctx, s, refused, req, a2a.Service.SubscribeToTask)
+}
+
+func (s *service) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a.TaskPushNotificationConfig,
+) (*a2a.TaskPushNotificationConfig, error) {
+	return unary(ctx, s, "CreateTaskPushNotificationConfig", req, a2a.Service.CreateTaskPushNotificationConfig)
+}
+
+func (s *service) GetTaskPushNotificationConfig(ctx context.Context, req *a2a.GetTaskPushNotificationConfigRequest,
+) (*a2a.TaskPushNotificationConfig, error) {
+	return unary(ctx, s, "GetTaskPushNotificationConfig", req, a2a.Service.GetTaskPushNotificationConfig)
+}
+
+func (s *service) ListTaskPushNotificationConfigs(ctx context.Context, req *a2a.ListTaskPushNotificationConfigsRequest,
+) (*a2a.ListTaskPushNotificationConfigsResponse, error) {
+	return unary(ctx, s, "ListTaskPushNotificationConfigs", req, a2a.Service.ListTaskPushNotificationConfigs)
+}
+
+func (s *service) GetExtendedAgentCard(ctx context.Context, req *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
+	return unary(ctx, s, "GetExtendedAgentCard", req, a2a.Service.GetExtendedAgentCard)
+}
+
+func (s *service) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a.DeleteTaskPushNotificationConfigRequest,
+) (*a2a.Empty, error) {
+	return unary(ctx, s, "DeleteTaskPushNotificationConfig", req, a2a.Service.DeleteTaskPushNotificationConfig)
+}
