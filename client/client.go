@@ -8,7 +8,8 @@
 //
 // Where the card offers Parley's extensions (package extension), a Client uses them by itself, on every binding:
 // under task-log entries have their generation, and a lost stream is taken up where it broke; under safe-retry a
-// message whose answer was lost is sent again. Without them nothing else changes, and no message is sent twice.
+// message whose answer was lost is sent again; under chunk-integrity an artifact that was damaged on its way is not
+// taken for whole. Without them nothing else changes, and no message is sent twice.
 //
 // Text of a card, an error or a task is an agent's words: data, which may hold anything.
 package client
@@ -28,6 +29,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/internal/httpx"
 	"github.com/parley-a2a/parley/internal/op"
 )
@@ -54,9 +56,9 @@ type Options struct {
 	Transports []string
 	// Extensions are the URIs to declare on every call (A2A-Extensions).
 	Extensions []string
-	// OnlyExtensions says that no others are declared. Otherwise the client adds task-log and safe-retry where the
-	// card offers them, and makes use of them. With it, name in Extensions which of the two are to be used. Who passes
-	// on what other clients ask for sets it.
+	// OnlyExtensions says that no others are declared. Otherwise the client adds task-log, safe-retry and
+	// chunk-integrity where the card offers them, and makes use of them. With it, name in Extensions which of the three
+	// are to be used. Who passes on what other clients ask for sets it.
 	OnlyExtensions bool
 	// Header are service parameters to send with every call: HTTP headers, or gRPC metadata. They go to
 	// whatever address the card names, so they are no place for credentials.
@@ -68,7 +70,8 @@ type Options struct {
 	Poll time.Duration
 	// Cache keeps cards. Nil: every card is fetched.
 	Cache *CardCache
-	// Log hears, at Debug, of retries, reconnects and fallbacks. Nil: nobody does.
+	// Log hears, at Debug, of retries, reconnects and fallbacks, and at Warn of streams that were damaged on their way.
+	// Nil: nobody does.
 	Log *slog.Logger
 }
 
@@ -189,11 +192,15 @@ func (c *Client) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (
 	s := c.sending(ctx, req)
 	for {
 		res, err := call(s.ctx, c, s.req, a2a.Service.SendMessage)
-		if task, ok := res.(*a2a.Task); ok && err == nil {
+		task, ok := res.(*a2a.Task)
+		if ok && err == nil {
 			err = checkTask(task, taskOf(req))
 		}
 		if err == nil {
 			return res, nil
+		}
+		if ok && damaged(err) {
+			return c.mended(s.ctx, task, historyLength(req), err)
 		}
 		if err := s.again(err); err != nil {
 			return nil, err
@@ -372,6 +379,9 @@ func call[T any, P message[T], Res any](ctx context.Context, c *Client, req P, f
 	if err == nil {
 		c.reached.Store(true)
 	}
+	if task, ok := any(res).(*a2a.Task); ok && err == nil && task != nil {
+		err = x.intact(new(extension.Digests), task)
+	}
 	return res, c.explain(err)
 }
 
@@ -407,10 +417,14 @@ func stream[T any, P message[T]](ctx context.Context, c *Client, req P, refused 
 			return
 		}
 		check := streamCheck{id: id}
+		var digests extension.Digests
 		for e, err := range f(c.svc, ctx, addressed(c, req)) {
 			x.answered()
 			if err == nil {
 				err = check.check(e.Event)
+			}
+			if err == nil {
+				err = x.intact(&digests, e.Event)
 			}
 			if err != nil {
 				yield(a2a.Entry{}, c.explain(err))

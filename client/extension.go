@@ -13,7 +13,7 @@ import (
 // known returns the extensions that the card offers and a client makes use of by itself.
 func (c *Client) known() []string {
 	var out []string
-	for _, uri := range []string{extension.TaskLog, extension.SafeRetry} {
+	for _, uri := range []string{extension.TaskLog, extension.SafeRetry, extension.ChunkIntegrity} {
 		if c.offers(uri) {
 			out = append(out, uri)
 		}

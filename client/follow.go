@@ -23,6 +23,10 @@ import (
 // back there, the first entry after a lost stream is the Task as it is then, with what was missed. So entries are to
 // be folded with [a2a.Task.Apply], to which a Task is a new beginning, and not just printed one after the other.
 //
+// Under chunk-integrity a stream that lost or changed a part of an artifact on its way is given up: the Task as GetTask
+// has it is yielded in its place, and again whenever it is found changed, see Options.Poll. Where that is damaged too, it
+// is an error ([extension.ErrDamaged]).
+//
 // The events keep the generation in their metadata, as it was sent. In a task that they were folded to, it is that of
 // the last Task: the place in the log is Entry.Generation.
 //
@@ -40,9 +44,7 @@ func (c *Client) Send(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq
 	return func(yield func(a2a.Entry, error) bool) {
 		f := c.follower(ctx, yield, sendEnds)
 		f.resumes = req.Message != nil && req.Message.TaskID != ""
-		if req.Configuration != nil {
-			f.history = req.Configuration.HistoryLength
-		}
+		f.history = historyLength(req)
 		if !c.streams() {
 			f.sendAndPoll(req)
 			return
@@ -161,6 +163,9 @@ func (f *follower) run(lost error) {
 	for {
 		switch {
 		case lost == nil:
+		case damaged(lost):
+			f.mend(lost)
+			return
 		case f.lostCount(lost):
 		case noStream(lost):
 			f.poll(0, lost)

@@ -11,6 +11,12 @@ const (
 	TaskLog = "https://github.com/parley-a2a/parley/extensions/task-log/v1"
 	// SafeRetry makes a message that is sent again the same message.
 	SafeRetry = "https://github.com/parley-a2a/parley/extensions/safe-retry/v1"
+	// ChunkIntegrity gives artifacts digests, by which a reader sees that a chunk was lost or changed.
+	ChunkIntegrity = "https://github.com/parley-a2a/parley/extensions/chunk-integrity/v1"
+	// Approval makes a question for an authorization, and its answer, something that programs understand.
+	Approval = "https://github.com/parley-a2a/parley/extensions/approval/v1"
+	// Delegation says through which agents a message has come, and until when an answer is wanted.
+	Delegation = "https://github.com/parley-a2a/parley/extensions/delegation/v1"
 )
 
 // GenerationKey is the name in the metadata of tasks and events under which task-log has their generation.
@@ -70,7 +76,18 @@ func metadata(ev a2a.Event) *a2a.Struct {
 	return nil
 }
 
-// Declare returns the extensions as a card lists them.
+var descriptions = map[string]string{
+	ChunkIntegrity: "Digests on artifacts and their chunks",
+	Approval:       "Questions for an authorization that name what it is for, and answers that name the question",
+	Delegation:     "The agents that a message has come through, and a deadline",
+}
+
+// Declaration returns chunk-integrity, approval or delegation as a card lists it, for a host that is configured for it.
+func Declaration(uri string) *a2a.AgentExtension {
+	return &a2a.AgentExtension{URI: uri, Description: descriptions[uri]}
+}
+
+// Declare returns the extensions that every host has, as a card lists them.
 func Declare() []*a2a.AgentExtension {
 	return []*a2a.AgentExtension{
 		{URI: TaskLog, Description: "Generations on tasks and events; resuming, long polls and preconditions by them"},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/netguard"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -27,7 +28,7 @@ const (
 // takes the message: of the task of this key, which need not exist yet. An id is made if there is none. An error is
 // an a2a.Error with the path of the field within the configuration.
 func (p *Push) Prepare(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNotificationConfig) (*taskstore.Webhook, error) {
-	h, err := p.prepare(ctx, key.Task, c)
+	h, err := p.prepare(ctx, key, c)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +57,8 @@ func (p *Push) checkNumber(ctx context.Context, key taskstore.Key, id string) er
 	return a2a.Errorf(a2a.ErrResourceExhausted, "a task can have at most %d push notification configurations: delete one, or replace one by giving its id", p.opts.PerTask)
 }
 
-func (p *Push) prepare(ctx context.Context, task string, c *a2a.TaskPushNotificationConfig) (*taskstore.Webhook, error) {
-	if c.TaskID != "" && c.TaskID != task {
+func (p *Push) prepare(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNotificationConfig) (*taskstore.Webhook, error) {
+	if c.TaskID != "" && c.TaskID != key.Task {
 		return nil, a2a.InvalidField("taskId", "must be the task's own id, or left out")
 	}
 	if err := checkText("id", c.ID, maxID); err != nil {
@@ -72,15 +73,25 @@ func (p *Push) prepare(ctx context.Context, task string, c *a2a.TaskPushNotifica
 	if c.URL == "" {
 		return nil, a2a.InvalidField("url", "required: where the notifications are to be sent")
 	}
-	if _, err := p.guard.Check(ctx, c.URL); err != nil {
+	u, err := p.guard.Check(ctx, c.URL)
+	if err != nil {
 		return nil, a2a.InvalidField("url", "%v", err)
 	}
+	if origin := netguard.Origin(u); p.opts.Allow != nil && !p.opts.Allow(callerOf(key.Scope), origin) {
+		return nil, a2a.InvalidField("url", "this caller may have no webhook at %s: use a receiver that the agent's operator has allowed", origin)
+	}
 	kept := *c
-	kept.TaskID = task
+	kept.TaskID = key.Task
 	if kept.ID == "" {
 		kept.ID = newID()
 	}
 	return &taskstore.Webhook{Config: &kept, Registration: newID()}, nil
+}
+
+// callerOf returns the caller whose tasks a scope has, as far as the store knows it.
+func callerOf(s taskstore.Scope) a2a.Caller {
+	issuer, subject, _ := strings.Cut(s.Owner, "\x00")
+	return a2a.Caller{Tenant: s.Tenant, Issuer: issuer, Subject: subject}
 }
 
 // newID returns an id that is higher than those made before.
@@ -138,7 +149,7 @@ func noTask(err error) error {
 // Create registers a webhook, or replaces the one with the same id, and returns it without its secrets
 // (specification 3.1.7). The receiver first gets the Task as it is now.
 func (p *Push) Create(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNotificationConfig) (*a2a.TaskPushNotificationConfig, error) {
-	h, err := p.prepare(ctx, key.Task, c)
+	h, err := p.prepare(ctx, key, c)
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,12 @@ package push
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -48,6 +49,11 @@ func (p *Push) turn(ctx context.Context, d *delivery) verdict {
 	case err != nil:
 		return p.storeFailed(ctx, d, "read the task", err)
 	}
+	if len(events) > 0 && p.mustProve(d) {
+		if v, ok := p.prove(ctx, d); !ok {
+			return v
+		}
+	}
 	v, sent, start := caughtUp, 0, time.Now()
 	if full {
 		v = more
@@ -78,6 +84,29 @@ func (p *Push) turn(ctx context.Context, d *delivery) verdict {
 		return v
 	}
 	return p.record(d, v)
+}
+
+// mustProve reports whether a receiver must show that it wants deliveries before it gets any.
+func (p *Push) mustProve(d *delivery) bool { return p.opts.Challenge && !d.hook.Begun && !d.proven }
+
+// prove challenges a receiver. If it does not echo the challenge, nothing is sent and the turn ends with the verdict.
+func (p *Push) prove(ctx context.Context, d *delivery) (v verdict, ok bool) {
+	switch {
+	case p.ends():
+		return later, false
+	case !p.allowed(d.origin):
+		return more, false
+	}
+	a := p.challenge(ctx, d)
+	switch {
+	case a.accepted():
+		p.accepted(d.origin, a.took)
+		d.proven = true
+		return 0, true
+	case ctx.Err() != nil:
+		return later, false
+	}
+	return p.record(d, p.failed(d, a)), false
 }
 
 // ends reports whether the host shuts down.
@@ -203,13 +232,46 @@ func (p *Push) attempt(ctx context.Context, d *delivery, e *a2a.Entry) answer {
 }
 
 func (p *Push) post(ctx context.Context, d *delivery, e *a2a.Entry) answer {
-	c, body := d.hook.Config, e.JSON()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
+	body := e.JSON()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.hook.Config.URL, bytes.NewReader(body))
 	if err != nil {
 		return answer{failure: "the URL cannot be requested"}
 	}
-	header := req.Header
-	header.Set("Content-Type", "application/a2a+json")
+	req.Header.Set("Content-Type", "application/a2a+json")
+	// The receiver tells a repetition by the id, so a connection that was closed while idle is replaced. The
+	// header itself is not sent.
+	req.Header["Idempotency-Key"] = nil
+	a, _ := p.send(req, d, e.Generation, body)
+	return a
+}
+
+// challenge asks a receiver to echo a random word: accepted is the answer of one that did. It is told by the same
+// headers as with a delivery who asks, the word being what is signed.
+func (p *Push) challenge(ctx context.Context, d *delivery) answer {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.hook.Config.URL, nil)
+	if err != nil {
+		return answer{failure: "the URL cannot be requested"}
+	}
+	word := rand.Text()
+	req.Header.Set(ChallengeHeader, word)
+	a, echo := p.send(req, d, 0, []byte(word))
+	a.took = time.Since(start)
+	switch {
+	case a.accepted() && string(bytes.TrimSpace(echo)) != word:
+		a = answer{failure: "it did not echo the challenge"}
+	case a.status != 0 && !a.accepted():
+		a.failure = "challenged, " + a.failure
+	}
+	return a
+}
+
+// send sends a request with the headers by which a receiver knows the sender, and returns the beginning of what it
+// answers.
+func (p *Push) send(req *http.Request, d *delivery, generation int64, signed []byte) (answer, []byte) {
+	c, header := d.hook.Config, req.Header
 	header.Set("User-Agent", "parley")
 	if a := c.Authentication; a != nil {
 		header.Set("Authorization", a.Scheme+" "+a.Credentials)
@@ -217,17 +279,14 @@ func (p *Push) post(ctx context.Context, d *delivery, e *a2a.Entry) answer {
 	if c.Token != "" {
 		header.Set(TokenHeader, c.Token)
 	}
-	p.signer.sign(header, d.registration+"-"+strconv.FormatInt(e.Generation, 10), time.Now(), body)
-	// The receiver tells a repetition by the id, so a connection that was closed while idle is replaced. The
-	// header itself is not sent.
-	header["Idempotency-Key"] = nil
+	p.signer.sign(header, d.registration+"-"+strconv.FormatInt(generation, 10), time.Now(), signed)
 
 	res, err := p.transport.RoundTrip(req)
 	if err != nil {
-		return answer{failure: reason(err)}
+		return answer{failure: reason(err)}, nil
 	}
 	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer)
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	a := answer{status: res.StatusCode}
 	if !a.accepted() {
 		a.failure = "it answered " + strconv.Itoa(a.status)
@@ -236,7 +295,7 @@ func (p *Push) post(ctx context.Context, d *delivery, e *a2a.Entry) answer {
 		}
 		a.retryAfter = retryAfter(res.Header.Get("Retry-After"))
 	}
-	return a
+	return a, body
 }
 
 // reason returns why no answer came, without a word of the receiver's.
@@ -300,5 +359,5 @@ func backoff(failures int) time.Duration {
 	if n := failures - 1; n < 9 {
 		limit = min(limit, firstBackoff<<n)
 	}
-	return rand.N(limit + 1) //nolint:gosec // to spread attempts needs no secret numbers
+	return mathrand.N(limit + 1) //nolint:gosec // to spread attempts needs no secret numbers
 }

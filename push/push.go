@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/time/rate"
 
+	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/internal/netguard"
 	"github.com/parley-a2a/parley/taskstore"
 )
@@ -38,6 +39,12 @@ type Options struct {
 	// AllowPrivate takes webhooks over plain http and at loopback and private addresses. It is for
 	// development: it opens the network of this host to whoever may register a webhook.
 	AllowPrivate bool
+	// Allow reports whether a caller may register webhooks at an origin, such as https://hooks.example or
+	// https://hooks.example:8443. It is asked at registration. Nil: every public origin is allowed to every caller.
+	Allow func(caller a2a.Caller, origin string) bool
+	// Challenge wants every receiver to echo a random word, see ChallengeHeader, before it gets the first event of a
+	// registration. One that does not gets nothing.
+	Challenge bool
 	// PerTask is how many webhooks a task may have: 10.
 	PerTask int
 	// MaxFailures is how many attempts in a row may fail before a webhook is given up: 20.

@@ -49,6 +49,7 @@ type ReceiverOptions struct {
 const (
 	maxSkew       = 5 * time.Minute // between the sender's clock and ours
 	maxDeliveryID = 256             // bytes
+	maxChallenge  = 128             // bytes
 	maxSignatures = 16              // that one delivery carries
 )
 
@@ -119,14 +120,48 @@ type refusal struct {
 	text   string
 }
 
-// ServeHTTP implements http.Handler: 204 for a delivery that was taken, now or before.
+// ServeHTTP implements http.Handler: 204 for a delivery that was taken, now or before, and the word of a challenge that
+// proves itself like a delivery.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
+	if req.Method == http.MethodGet {
+		r.echo(w, req)
+		return
+	}
 	if no := r.receive(w, req); no != nil {
 		http.Error(w, no.text, no.status)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// echo answers a challenge.
+func (r *Receiver) echo(w http.ResponseWriter, req *http.Request) {
+	word := only(req.Header, ChallengeHeader)
+	no := r.checkSender(req)
+	switch {
+	case word == "":
+		no = r.methodNotAllowed(w)
+	case no != nil:
+	case len(word) > maxChallenge || strings.ContainsFunc(word, notToken):
+		no = &refusal{http.StatusBadRequest, ChallengeHeader + " must be one word of at most 128 bytes"}
+	case r.signed() && !r.verify(req.Header, req.Header.Get(IDHeader), []byte(word)):
+		no = unsigned()
+	}
+	if no != nil {
+		http.Error(w, no.text, no.status)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = io.WriteString(w, word) //nolint:gosec // plain text, and notToken leaves none of what a page is made of
+}
+
+func unsigned() *refusal { return &refusal{http.StatusUnauthorized, "no signature fits"} }
+
+func (r *Receiver) methodNotAllowed(w http.ResponseWriter) *refusal {
+	w.Header().Set("Allow", http.MethodPost)
+	return &refusal{http.StatusMethodNotAllowed, "deliveries are POST"}
 }
 
 func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) *refusal {
@@ -143,7 +178,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) *refusal {
 	}
 	id := req.Header.Get(IDHeader)
 	if r.signed() && !r.verify(req.Header, id, body) {
-		return &refusal{http.StatusUnauthorized, "no signature fits"}
+		return unsigned()
 	}
 	ev, err := a2a.ParseStreamResponse(body)
 	if err != nil {
@@ -155,12 +190,16 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) *refusal {
 // checkHead checks what does not need the body.
 func (r *Receiver) checkHead(w http.ResponseWriter, req *http.Request) *refusal {
 	if req.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return &refusal{http.StatusMethodNotAllowed, "deliveries are POST"}
+		return r.methodNotAllowed(w)
 	}
 	if media, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || media != "application/a2a+json" && media != "application/json" {
 		return &refusal{http.StatusUnsupportedMediaType, "deliveries are application/a2a+json"}
 	}
+	return r.checkSender(req)
+}
+
+// checkSender checks what proves the sender and does not need the body.
+func (r *Receiver) checkSender(req *http.Request) *refusal {
 	if r.token != "" && !equal(only(req.Header, TokenHeader), r.token) {
 		return &refusal{http.StatusUnauthorized, TokenHeader + " does not fit"}
 	}

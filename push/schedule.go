@@ -31,6 +31,8 @@ type delivery struct {
 	origin       *origin
 
 	hook taskstore.Webhook // of the turn while one runs, otherwise under Push.mu
+	// proven says that the receiver echoed a challenge. It is the turn's.
+	proven bool
 
 	// Under Push.mu.
 	state    state

@@ -17,6 +17,11 @@ import (
 	"time"
 )
 
+// ChallengeHeader has the word that a receiver is to echo, as all of its answer's body, to show that it wants the
+// deliveries of a webhook. It comes with a GET and the other headers of a delivery; what is signed in the place of the
+// body is the word.
+const ChallengeHeader = "webhook-challenge"
+
 // Headers of a delivery. The last three are those of the Standard Webhooks specification.
 const (
 	TokenHeader     = "X-A2A-Notification-Token" //nolint:gosec // a name, not a token

@@ -132,7 +132,7 @@ func (s *Server) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRe
 			yield(a2a.Entry{}, err)
 			return
 		}
-		s.stream(ctx, c.key(req.ID), a2a.NewEntry(snap.Generation, snap.Task), c.numbering(yield), a2a.TaskState.Terminal)
+		s.stream(ctx, c.key(req.ID), a2a.NewEntry(snap.Generation, snap.Task), c.dressed(yield), a2a.TaskState.Terminal)
 	}
 }
 

@@ -47,15 +47,6 @@ func (s *Server) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (
 	return c.view(task, generation, history(historyLength(req))), nil
 }
 
-// view returns the task as the caller wants to see it, with its generation under task-log.
-func (c *call) view(task *a2a.Task, generation int64, history int) *a2a.Task {
-	task = taskstore.View(task, history, true)
-	if c.active(extension.TaskLog) {
-		task = extension.WithGeneration(task, generation).(*a2a.Task) //nolint:forcetypeassert // a copy of it
-	}
-	return task
-}
-
 func historyLength(req *a2a.SendMessageRequest) *int32 {
 	if req.Configuration == nil {
 		return nil
@@ -113,7 +104,7 @@ func (s *Server) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageR
 		if n := history(historyLength(req)); n >= 0 {
 			first = a2a.NewEntry(first.Generation, taskstore.View(first.Event.(*a2a.Task), n, true)) //nolint:forcetypeassert // it is the Task
 		}
-		s.stream(ctx, t.key, first, c.numbering(yield), func(st a2a.TaskState) bool {
+		s.stream(ctx, t.key, first, c.dressed(yield), func(st a2a.TaskState) bool {
 			return st.Terminal() || st == a2a.TaskStateInputRequired
 		})
 	}
@@ -124,19 +115,6 @@ func (c *call) streaming() error {
 		return a2a.Errorf(a2a.ErrUnsupportedOperation, "this agent does not stream (capabilities.streaming): use SendMessage and GetTask")
 	}
 	return nil
-}
-
-// numbering puts the generations on what is yielded, under task-log.
-func (c *call) numbering(yield func(a2a.Entry, error) bool) func(a2a.Entry, error) bool {
-	if !c.active(extension.TaskLog) {
-		return yield
-	}
-	return func(e a2a.Entry, err error) bool {
-		if err == nil {
-			e = e.Variant(func(e a2a.Entry) a2a.Event { return extension.WithGeneration(e.Event, e.Generation) })
-		}
-		return yield(e, err)
-	}
 }
 
 // stream yields first and then every later record of the log, up to the status at which ends holds.
@@ -386,6 +364,9 @@ func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageReques
 		return nil, e
 	case !state.Interrupted() || snap.Latched:
 		return nil, errWorking
+	}
+	if err := c.checkApproval(snap.Task, req.Message); err != nil {
+		return nil, err
 	}
 	m := *req.Message
 	m.ContextID = snap.Task.ContextID
