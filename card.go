@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (h *Host) base(httpAddr string) string {
 	case h.cfg.PublicURL != "":
 		return strings.TrimRight(h.cfg.PublicURL, "/")
 	case httpAddr != NoListen:
-		return "http://" + reachable(httpAddr)
+		return scheme(h.cfg.TLS) + reachable(httpAddr)
 	}
 	return ""
 }
@@ -105,6 +106,9 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 	grpcURL := c.PublicGRPCURL
 	if grpcURL == "" && grpcAddr != NoListen {
 		grpcURL = reachable(grpcAddr)
+		if host, _, _ := net.SplitHostPort(grpcURL); c.TLS != nil && isLoopback(host) {
+			grpcURL = "https://" + grpcURL // by itself a loopback address means plaintext
+		}
 	}
 	if grpcURL != "" {
 		card.SupportedInterfaces = append(card.SupportedInterfaces,
@@ -117,6 +121,13 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 		hosts[host] = true
 	}
 	return card, hosts, nil
+}
+
+func scheme(c *tls.Config) string {
+	if c != nil {
+		return "https://"
+	}
+	return "http://"
 }
 
 // reachable returns an address that a caller on this machine can dial, for one that may be 0.0.0.0.

@@ -3,6 +3,7 @@ package parley_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -222,7 +223,10 @@ func TestListenBeyondLoopback(t *testing.T) {
 		{parley.Config{Listen: "0.0.0.0:0", GRPCListen: parley.NoListen}, false},
 		{parley.Config{Listen: ":0", GRPCListen: parley.NoListen}, false},
 		{parley.Config{Listen: parley.NoListen, GRPCListen: "0.0.0.0:0"}, false},
-		{parley.Config{Listen: "0.0.0.0:0", GRPCListen: parley.NoListen, Public: true}, true},
+		{parley.Config{Listen: "0.0.0.0:0", GRPCListen: parley.NoListen, Public: true}, false},
+		{parley.Config{Listen: "0.0.0.0:0", GRPCListen: parley.NoListen, BehindTLS: true}, false},
+		{parley.Config{Listen: "0.0.0.0:0", GRPCListen: parley.NoListen, Public: true, BehindTLS: true}, true},
+		{parley.Config{Listen: "0.0.0.0:0", GRPCListen: parley.NoListen, Public: true, TLS: &tls.Config{MinVersion: tls.VersionTLS13}}, true},
 		{parley.Config{Listen: "localhost:0", GRPCListen: "127.0.0.1:0"}, true},
 	} {
 		c.cfg.Name = "x"

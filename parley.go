@@ -5,6 +5,7 @@ package parley
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,14 +18,17 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/agentcard"
+	"github.com/parley-a2a/parley/auth"
 	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
 	"github.com/parley-a2a/parley/binding/jsonrpc"
 	"github.com/parley-a2a/parley/binding/rest"
 	"github.com/parley-a2a/parley/extension"
+	"github.com/parley-a2a/parley/limits"
 	"github.com/parley-a2a/parley/server"
 	"github.com/parley-a2a/parley/taskstore"
 )
@@ -82,6 +86,11 @@ type Config struct {
 	// authenticator, a host that listens beyond loopback must set it.
 	Public bool
 
+	// TLS serves both listeners with TLS, such as auth.ServerTLS makes; nil: without. A host that listens beyond loopback
+	// must have it, or BehindTLS: TLS ends before it, at a proxy, which alone reaches it.
+	TLS       *tls.Config
+	BehindTLS bool
+
 	// Retain is how long finished tasks are kept, 30 days by default, and Replay how long a stream of one can be
 	// resumed, 24 hours by default. Negative: for ever.
 	Retain, Replay time.Duration
@@ -92,6 +101,9 @@ type Config struct {
 	// the host's own.
 	Wrap func(a2a.Service) a2a.Service
 
+	// Rates bound how often a caller may ask and how many streams it may have; Rates.Check ends the calls of a credential
+	// that was revoked. Anonymous callers at loopback have no limits unless the agent is public. They stand behind Wrap.
+	Rates   limits.Options
 	Limits  server.Limits
 	Times   server.Times
 	MaxBody int64 // bytes of a request; default 10 MiB
@@ -162,9 +174,11 @@ func New(cfg Config, a agent.Agent) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.server, h.svc = srv, srv
+	rates := cfg.Rates
+	rates.Loopback = rates.Loopback || cfg.Public // strangers may come through a proxy on this machine
+	h.server, h.svc = srv, limits.Service(srv, rates)
 	if cfg.Wrap != nil {
-		h.svc = cfg.Wrap(srv)
+		h.svc = cfg.Wrap(h.svc)
 	}
 	h.grpc = grpcbinding.NewHandler(h.svc, grpcbinding.HandlerOptions{Authenticate: cfg.Authenticate, Log: cfg.Log})
 	if err := h.announce(cfg.Listen, cfg.GRPCListen); err != nil {
@@ -211,7 +225,7 @@ func (h *Host) routes() (http.Handler, error) {
 // extensions are those that the host can keep. Where nobody says who calls, strangers could use each other's message
 // ids, so there is no safe retry.
 func (h *Host) extensions() []*a2a.AgentExtension {
-	return slices.DeleteFunc(extension.Declare(), func(x *a2a.AgentExtension) bool {
+	return slices.DeleteFunc(append(extension.Declare(), extension.Declaration(extension.ChunkIntegrity)), func(x *a2a.AgentExtension) bool {
 		return x.URI == extension.SafeRetry && h.cfg.Public && h.cfg.Authenticate == nil
 	})
 }
@@ -264,7 +278,12 @@ func (h *Host) checkListen(addr string) error {
 	if err != nil {
 		return fmt.Errorf("parley: %q is not an address to listen at: %w", addr, err)
 	}
-	if isLoopback(host) || h.cfg.Authenticate != nil || h.cfg.Public {
+	switch {
+	case isLoopback(host):
+		return nil
+	case h.cfg.TLS == nil && !h.cfg.BehindTLS:
+		return fmt.Errorf("parley: %s is reachable from other machines, and this host has no TLS: listen at 127.0.0.1, configure a certificate (--tls-cert, --tls-key), or say that TLS ends before this host (--behind-tls)", addr)
+	case h.cfg.Authenticate != nil || h.cfg.Public:
 		return nil
 	}
 	return fmt.Errorf("parley: %s is reachable from other machines, and this host does not ask who calls: listen at 127.0.0.1, set an authenticator, or say that the agent is public (--anonymous)", addr)
@@ -278,13 +297,25 @@ func (h *Host) Serve(ctx context.Context, httpL, grpcL net.Listener) error {
 	}
 	hs := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 20 * time.Second},
 		ErrorLog: slog.NewLogLogger(h.cfg.Log.Handler(), slog.LevelDebug),
 	}
-	gs := grpc.NewServer(h.GRPCServerOptions()...)
+	options := h.GRPCServerOptions()
+	if h.cfg.TLS != nil {
+		hs.TLSConfig, hs.Handler = h.cfg.TLS.Clone(), auth.KeepCertificate(h)
+		options = append(options, grpc.Creds(credentials.NewTLS(h.cfg.TLS.Clone())))
+	}
+	gs := grpc.NewServer(options...)
 	h.RegisterGRPC(gs)
 	failed := make(chan error, 2)
 	if httpL != nil {
-		go func() { failed <- hs.Serve(httpL) }()
+		go func() {
+			if hs.TLSConfig != nil {
+				failed <- hs.ServeTLS(httpL, "", "")
+			} else {
+				failed <- hs.Serve(httpL)
+			}
+		}()
 	}
 	if grpcL != nil {
 		go func() { failed <- gs.Serve(grpcL) }()

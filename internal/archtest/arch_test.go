@@ -30,6 +30,7 @@ const (
 	jcs      = "github.com/gowebpki/jcs"
 	jose     = "github.com/go-jose/go-jose/v4"
 	modernc  = "modernc.org/sqlite"
+	pgx      = "github.com/jackc/pgx/v5"
 	otel     = "go.opentelemetry.io/otel"
 	proto    = "google.golang.org/protobuf"
 	rate     = "golang.org/x/time/rate"
@@ -50,24 +51,37 @@ var allowed = map[string][]string{
 	"internal/sse":   {},
 	"internal/httpx": {"a2a", "internal/jsonx", "internal/op", "internal/sse"},
 	"agent":          {"a2a", "internal/jsonx", uuid},
-	"extension":      {"a2a"},
+	"extension":      {"a2a", jcs},
 
 	"taskstore":           {"a2a", btree},
 	"taskstore/storetest": {"a2a", "taskstore", cmp},
 	"taskstore/sqlite":    {"a2a", "taskstore", goose, modernc},
 
-	"binding/jsonrpc":   {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
-	"binding/rest":      {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
-	"binding/grpc":      {"a2a", "internal/op", genproto, grpc, proto, schema},
-	"server":            {"a2a", "agent", "extension", "taskstore", jcs, uuid},
-	"agentcard":         {"a2a", "internal/jsonx", jcs, jose},
-	"telemetry":         {"a2a", "agent", "taskstore", otel},
-	"internal/netguard": {ssrf},
-	"push":              {"a2a", "taskstore", "internal/netguard", "internal/httpx", otel, uuid, rate, ssrf},
+	"binding/jsonrpc":          {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
+	"binding/rest":             {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
+	"binding/grpc":             {"a2a", "internal/op", genproto, grpc, proto, schema},
+	"server":                   {"a2a", "agent", "extension", "taskstore", jcs, uuid},
+	"approval":                 {"a2a", "agent", "extension", uuid},
+	"delegation":               {"a2a", "agent", "extension", "internal/netguard"},
+	"auth":                     {"a2a", "internal/netguard", "internal/op", grpc, jose},
+	"limits":                   {"a2a", rate},
+	"internal/child":           {"a2a", "agent", "golang.org/x/sys"},
+	"internal/child/childtest": {uuid},
+	"command":                  {"a2a", "agent", "internal/child", "internal/jsonx", uuid},
+	"acp":                      {"a2a", "agent", "client", "internal/child", "internal/jsonx", uuid},
+	"internal/taskcodec":       {"a2a", "taskstore"},
+	"rules":                    {anything},
+	"conformance":              {anything},
+	"examples/stock":           {anything},
+	"agentcard":                {"a2a", "internal/jsonx", jcs, jose},
+	"telemetry":                {"a2a", "agent", "taskstore", otel},
+	"internal/netguard":        {ssrf},
+	"taskstore/postgres":       {"a2a", "taskstore", "internal/taskcodec", goose, pgx, uuid},
+	"push":                     {"a2a", "taskstore", "internal/netguard", "internal/httpx", otel, uuid, rate, ssrf},
 
 	"client": {"a2a", "agentcard", "binding/grpc", "binding/jsonrpc", "binding/rest", "extension", "internal/httpx", "internal/op", grpc, uuid},
 
-	".": {"a2a", "agent", "agentcard", "extension", "binding/grpc", "binding/jsonrpc", "binding/rest", "internal/httpx", "server", "taskstore", grpc},
+	".": {"a2a", "agent", "agentcard", "auth", "limits", "extension", "binding/grpc", "binding/jsonrpc", "binding/rest", "internal/httpx", "server", "taskstore", grpc},
 
 	"examples/revisor/textstats": {"a2a", "agent", text, uax29},
 	"examples/revisor":           {".", "examples/revisor/textstats"},

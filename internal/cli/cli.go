@@ -6,6 +6,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,8 +54,11 @@ type app struct {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "parley",
-		Short:         "Put an agent on A2A 1.0, and talk to agents",
+		Use:   "parley",
+		Short: "Put an agent on A2A 1.0, and talk to agents",
+		Long: `Put an agent on A2A 1.0, and talk to agents.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -75,7 +79,7 @@ func (a *app) root() *cobra.Command {
 		}
 		return usage("%s", err.Error()).seeHelp(cmd)
 	})
-	root.AddCommand(a.serve(), a.send(), a.task(), a.card(), optionsTopic(), &cobra.Command{
+	root.AddCommand(a.serve(), a.send(), a.task(), a.card(), a.storeCommands(), optionsTopic(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of parley",
 		Args:  noArgs,
@@ -151,6 +155,7 @@ type failure struct {
 	message string
 	hint    string
 	a2aCode a2a.ErrorCode // zero: the agent said nothing
+	told    bool          // the result on stdout says it, for programs
 }
 
 func (f *failure) Error() string { return f.message }
@@ -227,6 +232,9 @@ func (a *app) report(f *failure) {
 		}
 		return
 	}
+	if f.told {
+		return
+	}
 	var out envelope
 	out.Error.Code, out.Error.Message = f.code, f.message
 	if f.hint != "" {
@@ -235,9 +243,11 @@ func (a *app) report(f *failure) {
 	if f.a2aCode != 0 {
 		out.Error.A2ACode = &f.a2aCode
 	}
-	enc := json.NewEncoder(a.out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(out) // there is nowhere left to say so
+	_ = enc.Encode(out)                        // they are strings and a number
+	_, _ = a.out.Write(visibleJSON(b.Bytes())) // there is nowhere left to say so
 }
 
 // envelope is the error object of appendix B.

@@ -188,14 +188,14 @@ func (f *clientFlags) hasCredential() bool {
 // credentialHeaders carry credentials, whoever sets them.
 var credentialHeaders = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// authenticate attaches the credential as the card says, if this interface may have it.
+// authenticate attaches the service parameters, and the credential as the card says, if this interface may have them.
 func (s *session) authenticate() error {
 	s.header = s.flags.header.Clone()
+	if (s.flags.hasCredential() || len(s.header) > 0) && !belongs(s.Card().URL, s.Interface()) {
+		return s.elsewhere()
+	}
 	if !s.flags.hasCredential() {
 		return nil
-	}
-	if err := mayHaveCredential(s.Card().URL, s.Interface()); err != nil {
-		return err
 	}
 	if target(s.Interface()).Scheme == "http" && !loopback(target(s.Interface()).Hostname()) {
 		s.warn("the credential is sent to %s without encryption", s.Interface().URL)
@@ -273,21 +273,32 @@ func apiKeyScheme(card *a2a.AgentCard) *a2a.APIKeySecurityScheme {
 	return nil
 }
 
-// mayHaveCredential refuses to send a credential to an interface that whoever named the card did not mean:
-// an HTTP interface of another origin than the card, or a gRPC interface of another host (gRPC has a port of
-// its own). A card in a local file was put there by the operator.
-func mayHaveCredential(cardURL string, i *a2a.AgentInterface) error {
+// belongs reports whether an interface is one that whoever named the card meant: it is at the card's origin, or a gRPC
+// interface of the same host (gRPC has a port of its own), or on this machine as the card is. A card in a local file
+// was put there by the operator.
+func belongs(cardURL string, i *a2a.AgentInterface) bool {
 	card, err := url.Parse(cardURL)
 	if err != nil || card.Scheme != "http" && card.Scheme != "https" {
-		return nil
+		return true
 	}
 	to := target(i)
-	if origin(to) == origin(card) || i.ProtocolBinding == a2a.BindingGRPC && strings.EqualFold(to.Hostname(), card.Hostname()) {
-		return nil
+	return origin(to) == origin(card) || loopback(to.Hostname()) && loopback(card.Hostname()) ||
+		i.ProtocolBinding == a2a.BindingGRPC && strings.EqualFold(to.Hostname(), card.Hostname())
+}
+
+// elsewhere refuses to tell an interface that does not belong to the card what is meant for the card's agent.
+func (s *session) elsewhere() error {
+	code, what := errUsage, "what --svc-param says"
+	if s.flags.hasCredential() {
+		code, what = errCredentialsMissing, "the credential"
+		if len(s.flags.header) > 0 {
+			what = "what the credential and --svc-param say"
+		}
 	}
-	return fail(errCredentialsMissing,
+	i := s.Interface()
+	return fail(code,
 		"if you trust that address, save the card to a file and name it with --agent-card, or choose another interface with --transport",
-		"the credential is not sent: the card of %s names the %s interface %s, which is elsewhere", origin(card), i.ProtocolBinding, i.URL)
+		"%s is not sent: the card of %s names the %s interface %s, which is elsewhere", what, s.Card().URL, i.ProtocolBinding, i.URL)
 }
 
 // target returns the address of an interface as a URL, also where it is host:port.
@@ -414,7 +425,7 @@ type redactor struct {
 const redacted = "[redacted]"
 
 func newRedactor(w io.Writer, f *clientFlags) *redactor {
-	secrets := []string{f.bearer, f.apiKey}
+	secrets := append([]string{f.bearer, f.apiKey}, f.secrets...)
 	for _, values := range f.header {
 		for _, v := range values {
 			if len(v) >= 8 { // shorter ones are no credentials, and would blot out half of every line

@@ -38,6 +38,7 @@ type clientFlags struct {
 	bindings   []string    // transports in the protocol's words
 	header     http.Header // of the service parameters
 	extensions []string    // of the service parameters
+	secrets    []string    // of the command's own flags
 }
 
 // common is the annotation of the flags that a command's own help leaves to "parley help options".
@@ -130,8 +131,8 @@ func envName(flag string) string {
 }
 
 // flagOnly are the flags that no environment variable sets: those that the specification excludes (7.2), and
-// what one message consists of.
-var flagOnly = []string{"stream", "help", "version", "text", "file", "data", "media-type", "message-id"}
+// what one message or one webhook consists of.
+var flagOnly = []string{"stream", "help", "version", "text", "file", "data", "media-type", "message-id", "url", "id"}
 
 // fromEnvironment sets the flags that the command line does not from the environment. They do not count as
 // changed, so that explicit flags can be told apart.

@@ -139,11 +139,11 @@ func (o *observer) meter(ctx context.Context, res *resource.Resource, listen str
 	return nil
 }
 
-// metricsAddress returns the address to listen at; without a host it is on this machine only.
-func metricsAddress(addr string) (string, error) {
+// localAddress returns the address to listen at that a flag names; without a host it is on this machine only.
+func localAddress(flag, addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", usage("--metrics-listen %q: want HOST:PORT or :PORT", addr)
+		return "", usage("--%s %q: want HOST:PORT or :PORT", flag, addr)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -153,7 +153,7 @@ func metricsAddress(addr string) (string, error) {
 
 // serve serves /metrics, with the figures of the Go runtime and the process, and returns the reader behind it.
 func (o *observer) serve(ctx context.Context, addr string) (sdkmetric.Reader, error) {
-	addr, err := metricsAddress(addr)
+	addr, err := localAddress("metrics-listen", addr)
 	if err != nil {
 		return nil, err
 	}

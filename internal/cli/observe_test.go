@@ -322,7 +322,7 @@ func TestNothingIsSent(t *testing.T) {
 
 func TestMetricsAddress(t *testing.T) {
 	for addr, want := range map[string]string{":9464": "127.0.0.1:9464", "0.0.0.0:1": "0.0.0.0:1", "[::1]:1": "[::1]:1", "localhost:0": "localhost:0"} {
-		if got, err := metricsAddress(addr); got != want || err != nil {
+		if got, err := localAddress("metrics-listen", addr); got != want || err != nil {
 			t.Errorf("%s: %s, %v; want %s", addr, got, err, want)
 		}
 	}

@@ -104,6 +104,25 @@ func hidden(r rune) bool {
 	return r != '\t' && unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
+// visibleJSON returns JSON with what hidden finds in its strings escaped: it means the same.
+func visibleJSON(b []byte) []byte {
+	escaped := func(r rune) bool { return r >= 0x7f && hidden(r) } // less than that JSON escapes by itself
+	if !bytes.ContainsFunc(b, escaped) {
+		return b
+	}
+	out := make([]byte, 0, len(b)+64)
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		if escaped(r) {
+			out = fmt.Appendf(out, `\u%04x`, r) // all of them have four digits
+		} else {
+			out = append(out, b[:size]...)
+		}
+		b = b[size:]
+	}
+	return out
+}
+
 // stateName returns the short name of a state, such as COMPLETED.
 func stateName(s a2a.TaskState) string { return strings.TrimPrefix(s.String(), "TASK_STATE_") }
 
@@ -237,21 +256,63 @@ func (t *text) direct(m *a2a.Message) {
 type output struct {
 	w             io.Writer
 	json, verbose bool
+	open          openText
 }
 
 // print writes what write makes.
 func (o *output) print(write func(t *text)) error {
 	t := &text{verbose: o.verbose}
+	o.open.end(t)
 	write(t)
 	return o.write(t.Bytes())
 }
 
 // line writes a JSON value on a line of its own.
-func (o *output) line(b []byte) error { return o.write(append(slices.Clip(b), '\n')) }
+func (o *output) line(b []byte) error { return o.write(append(slices.Clip(visibleJSON(b)), '\n')) }
 
 func (o *output) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
 	if _, err := o.w.Write(b); err != nil {
 		return fail(errInternal, "", "the result could not be written: %s", err.Error())
 	}
 	return nil
+}
+
+// openText is the block of a text that comes in chunks, while it is being written.
+type openText struct {
+	is       bool
+	artifact string // its id
+	held     string // the end of the text, a line's end, until it is known what follows
+}
+
+// begin begins the block of an artifact's text.
+func (o *openText) begin(t *text, a *a2a.Artifact) {
+	t.field("Artifact", cmp.Or(a.Name, a.ArtifactID))
+	t.WriteString("Text:\n  ")
+	*o = openText{is: true, artifact: a.ArtifactID}
+}
+
+// add writes what follows in the block.
+func (o *openText) add(t *text, s string) {
+	s, o.held = strings.ReplaceAll(o.held+s, "\r\n", "\n"), ""
+	if n := len(s); n > 0 && (s[n-1] == '\n' || s[n-1] == '\r') {
+		s, o.held = s[:n-1], s[n-1:]
+	}
+	for i, line := range strings.Split(s, "\n") {
+		if i > 0 {
+			t.WriteString("\n  ")
+		}
+		t.WriteString(visible(line))
+	}
+}
+
+// end ends the block, if there is one.
+func (o *openText) end(t *text) {
+	if !o.is {
+		return
+	}
+	t.WriteString(visible(strings.TrimSuffix(o.held, "\n")) + "\n\n")
+	*o = openText{}
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,83 @@ func TestVisible(t *testing.T) {
 		if got := visible(in); got != want {
 			t.Errorf("visible(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestVisibleJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		"{\n  \"k\": \"Grüße 漢字 \U0001f469\u200d\U0001f680\"\n}": "{\n  \"k\": \"Grüße 漢字 \U0001f469\u200d\U0001f680\"\n}",
+		"[\"\u009b31m\u0085\x7f\"]":                              `["\u009b31m\u0085\u007f"]`,
+		"{\"\u202ek\":\"\u2066\u061c\u2028\"}":                   `{"\u202ek":"\u2066\u061c\u2028"}`,
+		`"\\` + "\u202e\"":                                       `"\\\u202e"`,
+	} {
+		got := visibleJSON([]byte(in))
+		if string(got) != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+		var before, after any
+		if err := errors.Join(json.Unmarshal([]byte(in), &before), json.Unmarshal(got, &after)); err != nil || !cmp.Equal(before, after) {
+			t.Errorf("%q means another thing as %s: %v", in, got, err)
+		}
+	}
+}
+
+// TestChunks: the chunks of a text are one block, which looks as the whole text does, wherever it was cut.
+func TestChunks(t *testing.T) {
+	chunk := func(more, last bool, id string, texts ...string) a2a.Event {
+		ev := &a2a.TaskArtifactUpdateEvent{Artifact: &a2a.Artifact{ArtifactID: id}, Append: more, LastChunk: last}
+		for _, s := range texts {
+			ev.Artifact.Parts = append(ev.Artifact.Parts, a2a.TextPart(s))
+		}
+		return ev
+	}
+	working := &a2a.TaskStatusUpdateEvent{Status: a2a.TaskStatus{State: a2a.TaskStateWorking}}
+	data := &a2a.TaskArtifactUpdateEvent{Artifact: &a2a.Artifact{ArtifactID: "a", Parts: []*a2a.Part{{Content: a2a.Data("1")}}}, Append: true}
+	for name, tt := range map[string]struct {
+		events []a2a.Event
+		want   string
+	}{
+		"one":            {[]a2a.Event{chunk(false, true, "a", "x\n")}, "Artifact: a\nText:\n  x\n\n"},
+		"three":          {[]a2a.Event{chunk(false, false, "a", "on"), chunk(true, false, "a", "e ", "two\nth"), chunk(true, true, "a", "ree")}, "Artifact: a\nText:\n  one two\n  three\n\n"},
+		"no last":        {[]a2a.Event{chunk(false, false, "a", "x"), chunk(true, false, "a", "y")}, "Artifact: a\nText:\n  xy\n\n"},
+		"after the last": {[]a2a.Event{chunk(false, true, "a", "x"), chunk(true, false, "a", "y")}, "Artifact: a\nText:\n  x\n\nArtifact: a\nText:\n  y\n\n"},
+		"empty last":     {[]a2a.Event{chunk(false, false, "a", "x"), chunk(true, true, "a")}, "Artifact: a\nText:\n  x\n\n"},
+		"empty":          {[]a2a.Event{chunk(false, true, "a")}, "Artifact: a\n"},
+		"line ends":      {[]a2a.Event{chunk(false, false, "a", "x\r"), chunk(true, false, "a", "\ny\n"), chunk(true, true, "a", "\n")}, "Artifact: a\nText:\n  x\n  y\n  \n\n"},
+		"a bare CR":      {[]a2a.Event{chunk(false, false, "a", "x\r"), chunk(true, true, "a", "\x1b\r")}, "Artifact: a\nText:\n  x\\r\\x1b\\r\n\n"},
+		"status":         {[]a2a.Event{chunk(false, false, "a", "x"), working, chunk(true, true, "a", "y")}, "Artifact: a\nText:\n  x\n\nState: WORKING\nArtifact: a\nText:\n  y\n\n"},
+		"two":            {[]a2a.Event{chunk(false, false, "a", "x"), chunk(false, false, "b", "y"), chunk(true, false, "b", "z")}, "Artifact: a\nText:\n  x\n\nArtifact: b\nText:\n  yz\n\n"},
+		"replaced":       {[]a2a.Event{chunk(false, false, "a", "x"), chunk(false, false, "a", "y")}, "Artifact: a\nText:\n  x\n\nArtifact: a\nText:\n  y\n\n"},
+		"another kind":   {[]a2a.Event{chunk(false, false, "a", "x"), data, chunk(true, true, "a", "y")}, "Artifact: a\nText:\n  x\n\nArtifact: a\nData:\n  1\n\nArtifact: a\nText:\n  y\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			o := &output{w: &b}
+			for _, ev := range tt.events {
+				if err := o.printEvent(ev); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := o.endText(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, b.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	const whole = "a\r\n\nb\rü\u202e\n"
+	var want text
+	want.artifact(&a2a.Artifact{ArtifactID: "a", Parts: []*a2a.Part{a2a.TextPart(whole)}})
+	var b strings.Builder
+	o := &output{w: &b}
+	for i, r := range whole {
+		if err := o.printEvent(chunk(i > 0, false, "a", string(r))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.endText(); err != nil || b.String() != want.String() {
+		t.Errorf("%q, want %q; %v", b.String(), want.String(), err)
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/jsonx"
 )
 
 // partSpec is a part of a message as the command line names it.
@@ -191,11 +191,8 @@ func dataPart(value string, stdin io.Reader) (*a2a.Part, error) {
 		return nil, err
 	}
 	content = bytes.TrimSpace(bytes.TrimPrefix(content, []byte("\ufeff")))
-	if err := json.Unmarshal(content, new(json.RawMessage)); err != nil {
-		return nil, usage("--data %s: it is not JSON: %s", value, err.Error())
-	}
-	if !utf8.Valid(content) {
-		return nil, usage("--data %s: it is not UTF-8", value)
+	if err := jsonx.Valid(content); err != nil {
+		return nil, usage("--data %s: no JSON that an agent takes: %s", value, err.Error())
 	}
 	return &a2a.Part{Content: a2a.Data(content)}, nil
 }

@@ -2,7 +2,14 @@ package cli
 
 import (
 	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"database/sql"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -30,12 +37,15 @@ func TestMain(m *testing.M) {
 //	end-at-once            sends it SIGTERM again and again and wants the signal to end it
 //	exit N program args    runs a program and wants the exit code N
 //	capture NAME regexp    sets $NAME to what the first group matches in the last stdout
+//	certificate CERT KEY   makes a certificate for 127.0.0.1 that signs itself
 //	blocked                listens at an address that it sets as $ADDR, and answers nobody
+//	damage FILE            takes records out of the logs of a store
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveCmd, "end": endCmd, "end-at-once": endAtOnceCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd,
+			"serve": serveCmd, "end": endCmd, "end-at-once": endAtOnceCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd, "certificate": certificateCmd,
+			"damage": damageCmd,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values["served"] = new(served)
@@ -59,6 +69,7 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 		flags, args = []string{"serve"}, args[1:]
 	}
 	cmd := exec.Command("parley", append(flags, args...)...)
+	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+ts.MkAbs("state"))
 	for _, name := range []string{"GORACE", "HOST", "PORT", "AGENT_NAME", "PUBLIC_URL", "PUBLIC_GRPC_URL"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
@@ -150,4 +161,28 @@ func blockedCmd(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = l.Close() })
 	ts.Setenv("ADDR", l.Addr().String())
+}
+
+func damageCmd(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer func() { _ = db.Close() }()
+	_, err = db.Exec("DELETE FROM log WHERE generation = 2")
+	ts.Check(err)
+}
+
+func certificateCmd(ts *testscript.TestScript, _ bool, args []string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	ts.Check(err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }

@@ -23,6 +23,7 @@ type sendCommand struct {
 	metadata  string
 	async     bool
 	wait      bool
+	push      pushFlags
 
 	request *a2a.SendMessageRequest
 }
@@ -40,10 +41,11 @@ func (a *app) send() *cobra.Command {
 	c.specs.register(fs)
 	fs.StringVar(&c.taskID, "task-id", "", "continue a task, such as one that waits for input (`ID`)")
 	fs.StringVar(&c.contextID, "context-id", "", "start a new task in this context (`ID`)")
-	fs.StringVar(&c.messageID, "message-id", "", "to send a message again: its `ID` of the first time")
+	fs.StringVar(&c.messageID, "message-id", "", "to send a message again: its `ID` of the first time; an agent with safe-retry takes it once")
 	fs.StringVar(&c.metadata, "metadata", "", "metadata of the request (`JSON` object)")
 	fs.BoolVar(&c.async, "async", false, "print the task's id and do not wait for its end")
 	fs.BoolVar(&c.wait, "wait", false, "wait until it ends or needs something (the default)")
+	c.push.register(fs, "push-")
 	return a.client(cmd, c)
 }
 
@@ -65,6 +67,10 @@ func (c *sendCommand) check(cmd *cobra.Command, f *clientFlags, args []string) e
 	if err != nil {
 		return err
 	}
+	hook, err := c.push.inline(cmd.Flags(), f)
+	if err != nil {
+		return err
+	}
 	parts, err := specs.build(c.app.in)
 	if err != nil {
 		return err
@@ -76,7 +82,7 @@ func (c *sendCommand) check(cmd *cobra.Command, f *clientFlags, args []string) e
 		Message: &a2a.Message{
 			MessageID: c.messageID, TaskID: c.taskID, ContextID: c.contextID, Role: a2a.RoleUser, Parts: parts,
 		},
-		Configuration: &a2a.SendMessageConfiguration{ReturnImmediately: c.async},
+		Configuration: &a2a.SendMessageConfiguration{ReturnImmediately: c.async, TaskPushNotificationConfig: hook},
 		Metadata:      metadata,
 	}
 	return nil
@@ -159,7 +165,12 @@ func (c *sendCommand) explain(err error) error {
 // follow reads the events of a task until it ends or waits for its caller, and returns what they add up to: a
 // message, or a task. Under --stream they are printed as they come. Where the message resumes a task, the first
 // event may still show it waiting.
-func (s *session) follow(events iter.Seq2[a2a.Entry, error], resumes bool) (a2a.SendMessageResult, error) {
+func (s *session) follow(events iter.Seq2[a2a.Entry, error], resumes bool) (result a2a.SendMessageResult, err error) {
+	defer func() {
+		if e := s.endText(); err == nil {
+			err = e
+		}
+	}()
 	var task a2a.Task
 	first := true
 	for e, err := range events {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/internal/agents"
 	"github.com/parley-a2a/parley/push"
 	"github.com/parley-a2a/parley/taskstore"
@@ -30,6 +31,15 @@ type serveCommand struct {
 	store      string
 	durability string
 	private    bool
+	cardKeys   []string
+	config     string
+	file       configFile
+	check      bool
+	apiKeys    []string
+	auth       *auth.Authenticator // nil: nobody asks who calls
+	certFile   string
+	keyFile    string
+	clientCA   string
 	webhookKey string // public half of the key that signs webhooks
 	metrics    string
 	pace       time.Duration
@@ -64,20 +74,33 @@ func (c *serveCommand) command() *cobra.Command {
 	fs.StringVar(&c.cfg.PublicURL, "public-url", "", "`URL` on the card, before a proxy [PUBLIC_URL]")
 	fs.StringVar(&c.cfg.PublicGRPCURL, "public-grpc-url", "", "the same for gRPC, host:port [PUBLIC_GRPC_URL] (`ADDR`)")
 	fs.BoolVar(&c.cfg.Public, "anonymous", false, "let strangers on other machines in, who cannot list")
+	fs.StringArrayVar(&c.apiKeys, "api-key", nil, "who may call: NAME=SECRET, or @FILE of such lines; repeatable (`KEY`)")
+	fs.StringVar(&c.certFile, "tls-cert", "", "serve TLS with this certificate, read anew when it changes (`FILE`)")
+	fs.StringVar(&c.keyFile, "tls-key", "", "its key (`FILE`)")
+	fs.StringVar(&c.clientCA, "client-ca", "", "ask clients for a certificate of these authorities (`FILE`)")
+	fs.BoolVar(&c.cfg.BehindTLS, "behind-tls", false, "TLS ends before this host: serve other machines without it")
 	fs.StringVar(&c.store, "store", "", "sqlite:PATH or memory:, by default a file for each agent (`URL`)")
 	fs.StringVar(&c.durability, "durability", "full", "full, or normal: a power failure may cost the last tasks (`WORD`)")
-	fs.DurationVar(&c.cfg.Retain, "retain", 720*time.Hour, "how long finished tasks are kept (`TIME`)")
+	fs.DurationVar(&c.cfg.Retain, "retain", keptAge, "how long finished tasks are kept (`TIME`)")
 	fs.BoolVar(&c.private, "allow-private-webhooks", false, "deliver to http and private addresses: development only")
+	fs.StringArrayVar(&c.cardKeys, "card-key", nil, "sign the card with this key; repeatable (`FILE`)")
 	fs.StringVar(&c.metrics, "metrics-listen", "", "Prometheus' /metrics; without a host on this machine only (`ADDR`)")
 	fs.DurationVar(&c.cfg.Grace, "grace", 10*time.Second, "for tasks to finish at a stop (`TIME`)")
 	fs.BoolVar(&c.cfg.NoStreaming, "no-streaming", false, "offer no streams")
 	fs.DurationVar(&c.pace, "pace", 0, "Revisor's pause at each tenth of a text (`TIME`)")
+	fs.StringVar(&c.config, "config", "", "flags, security and limits in YAML, see docs/configuration.md (`FILE`)")
+	fs.BoolVar(&c.check, "check", false, "say whether the configuration is right, and serve nothing")
 	fs.StringVar(&c.log, "log", "text", "of the log on stderr: text or json (`FORMAT`)")
 	fs.StringVar(&c.level, "log-level", "info", "debug, info, warn or error (`LEVEL`)")
 	return cmd
 }
 
 func (c *serveCommand) run(cmd *cobra.Command) error {
+	if c.config != "" {
+		if err := readConfig(c.config, cmd.Flags(), &c.file); err != nil {
+			return err
+		}
+	}
 	if err := c.fromEnvironment(cmd); err != nil {
 		return err
 	}
@@ -97,8 +120,18 @@ func (c *serveCommand) run(cmd *cobra.Command) error {
 	if !ok {
 		return usage("--durability %q: want full or normal", c.durability)
 	}
+	if c.cfg.CardKeys, err = readKeys("--card-key", c.cardKeys); err != nil {
+		return err
+	}
+	if err := c.secure(); err != nil {
+		return err
+	}
 	ref, err := parseStore(c.store, c.cfg.AgentName)
 	if err != nil {
+		return err
+	}
+	if c.check {
+		_, err := fmt.Fprintln(c.app.out, "parley: the configuration is right")
 		return err
 	}
 	ctx := cmd.Context()
@@ -122,6 +155,10 @@ func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstor
 	defer o.close()
 	c.cfg.Store = telemetry.Store(store, o.Options)
 	c.cfg.Wrap = func(s a2a.Service) a2a.Service { return telemetry.Service(s, o.Options) }
+	if c.auth != nil {
+		c.cfg.Wrap = func(s a2a.Service) a2a.Service { return telemetry.Service(c.auth.Service(s), o.Options) }
+		c.cfg.Authenticate = telemetry.Authenticate(c.auth.Authenticate, o.Options)
+	}
 	hooks, err := c.webhooks(ref, o)
 	if err != nil {
 		return err
@@ -239,7 +276,7 @@ func explainListen(err error) error {
 func (c *serveCommand) announce(httpL, grpcL net.Listener) error {
 	url, grpc := strings.TrimRight(c.cfg.PublicURL, "/"), c.cfg.PublicGRPCURL
 	if url == "" && httpL != nil {
-		url = "http://" + callable(httpL)
+		url = c.scheme() + callable(httpL)
 	}
 	if grpc == "" && grpcL != nil {
 		grpc = callable(grpcL)
@@ -258,6 +295,13 @@ func (c *serveCommand) announce(httpL, grpcL net.Listener) error {
 		fmt.Fprintf(c.app.err, "Try in another terminal:  parley send -a %s \"How long is this text?\"\nCtrl-C ends it.\n", quote(url)) //nolint:errcheck // a hint
 	}
 	return nil
+}
+
+func (c *serveCommand) scheme() string {
+	if c.cfg.TLS != nil {
+		return "https://"
+	}
+	return "http://"
 }
 
 // callable returns the address of a listener for a caller on this machine.

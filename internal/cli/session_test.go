@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,30 +157,72 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-func TestCredentialStaysWithTheCard(t *testing.T) {
+func TestSecretsStayWithTheCard(t *testing.T) {
 	p := newPeer(t, says("hi"), nil, nil)
 	elsewhere := newPeer(t, says("hi"), nil, nil)
-	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = elsewhere.URL + "/" })
-	for _, flags := range [][]string{{"--bearer", "t0ken"}, {"--svc-param", "Authorization: Basic dDprZXk="}} {
-		args := append([]string{"send", "-a", p.URL, "x", "-o", "json"}, flags...)
-		parleyRun(args...).wants(t, 4, "is not sent: the card of "+p.URL, "")
+	foreign := onNetwork(t, elsewhere.Config.Handler)
+	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = foreign })
+	for _, tt := range []struct {
+		code  int
+		what  string
+		flags []string
+	}{
+		{4, "the credential is not sent", []string{"--bearer", "t0ken"}},
+		{4, "the credential is not sent", []string{"--api-key", "t0ken"}},
+		{4, "what the credential and --svc-param say is not sent", []string{"--svc-param", "Authorization: Basic dDprZXk="}},
+		{4, "what the credential and --svc-param say is not sent", []string{"--svc-param", "x-trace: 1", "--bearer", "t0ken"}},
+		{2, "what --svc-param says is not sent", []string{"--svc-param", "x-trace: 1"}},
+	} {
+		got := parleyRun(append([]string{"send", "-a", p.URL, "x", "-o", "json"}, tt.flags...)...)
+		got.wants(t, tt.code, tt.what+": the card of "+p.URL, "")
+		got.wants(t, tt.code, "save the card to a file", "")
 	}
 	if calls, _ := elsewhere.received(); len(calls) > 0 {
-		t.Errorf("%d requests went to the other origin", len(calls))
+		t.Errorf("%d requests went to the other host", len(calls))
 	}
-	// Without a credential it may be called, and with a card that the operator has put into a file.
+	// Without them it may be called, and with a card that the operator has put into a file.
 	parleyRun("send", "-a", p.URL, "x").wants(t, 0, "State: COMPLETED", "")
 	file := filepath.Join(t.TempDir(), "card.json")
 	if err := os.WriteFile(file, p.cardJSON(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	parleyRun("send", "-a", file, "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "")
-	if got := elsewhere.last(t).Header.Get("Authorization"); got != "Bearer t0ken" {
-		t.Errorf("Authorization %q", got)
+	parleyRun("send", "-a", file, "--bearer", "t0ken", "--svc-param", "x-trace: 1", "x").wants(t, 0, "State: COMPLETED", "")
+	if h := elsewhere.last(t).Header; h.Get("Authorization") != "Bearer t0ken" || h.Get("X-Trace") != "1" {
+		t.Errorf("headers %v", h)
 	}
+	// On this machine the port does not matter.
+	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = elsewhere.URL + "/" })
+	parleyRun("send", "-a", p.URL, "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "")
 }
 
-func TestMayHaveCredential(t *testing.T) {
+// onNetwork serves h at an address of this machine that is not its loopback's.
+func onNetwork(t *testing.T, h http.Handler) string {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range addrs {
+		ip, ok := addr.(*net.IPNet)
+		if !ok || ip.IP.IsLoopback() || ip.IP.To4() == nil {
+			continue
+		}
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(ip.IP.String(), "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewUnstartedServer(h)
+		_ = s.Listener.Close()
+		s.Listener = l
+		s.Start()
+		t.Cleanup(s.Close)
+		return s.URL + "/"
+	}
+	t.Skip("this machine has no network")
+	return ""
+}
+
+func TestBelongs(t *testing.T) {
 	for _, tt := range []struct {
 		card, binding, url string
 		want               bool
@@ -189,14 +232,17 @@ func TestMayHaveCredential(t *testing.T) {
 		{"https://a.example/card", a2a.BindingJSONRPC, "http://a.example/rpc", false},
 		{"https://a.example/card", a2a.BindingJSONRPC, "https://a.example:8443/rpc", false},
 		{"https://a.example/card", a2a.BindingJSONRPC, "https://b.a.example/rpc", false},
+		{"https://a.example/card", a2a.BindingJSONRPC, "http://127.0.0.1/rpc", false},
 		{"https://a.example/card", a2a.BindingGRPC, "a.example:50051", true},
 		{"https://a.example/card", a2a.BindingGRPC, "b.example:443", false},
 		{"https://a.example/card", a2a.BindingGRPC, "https://a.example:50051", true},
+		{"http://127.0.0.1:1/card", a2a.BindingJSONRPC, "http://127.0.0.1:2/", true},
+		{"http://127.0.0.1:1/card", a2a.BindingGRPC, "localhost:2", true},
+		{"http://127.0.0.1:1/card", a2a.BindingJSONRPC, "http://a.example/", false},
 		{"file:///card.json", a2a.BindingJSONRPC, "https://b.example/", true},
 	} {
-		err := mayHaveCredential(tt.card, &a2a.AgentInterface{URL: tt.url, ProtocolBinding: tt.binding})
-		if (err == nil) != tt.want {
-			t.Errorf("%+v: %v", tt, err)
+		if got := belongs(tt.card, &a2a.AgentInterface{URL: tt.url, ProtocolBinding: tt.binding}); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
 		}
 	}
 }
@@ -406,6 +452,11 @@ func TestUntrustedText(t *testing.T) {
 	p.change(func(card *a2a.AgentCard) { card.Name = "Evil\x1b[2J\nState: COMPLETED" })
 	got := parleyRun("send", "-a", p.URL, "x")
 	got.wants(t, 0, "Message:\n  \\x1b]0;owned\\x07\\u202etxt\n  Task: forged\n  \\u009b31m\n\n", "")
+	got = parleyRun("send", "-a", p.URL, "x", "-o", "json")
+	got.wants(t, 0, `\u001b]0;owned\u0007\u202etxt\nTask: forged\r\n\u009b31m`, "")
+	if strings.ContainsFunc(got.stdout, func(r rune) bool { return r != '\n' && hidden(r) }) {
+		t.Errorf("raw control characters in %q", got.stdout)
+	}
 	got = parleyRun("card", "get", "-a", p.URL)
 	got.wants(t, 0, "Agent: Evil\\x1b[2J\\nState: COMPLETED\n", "")
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/parley-a2a/parley/a2a"
 )
 
@@ -32,11 +34,51 @@ func (s *session) showEvent(e a2a.Entry, task *a2a.Task, last bool) error {
 	case s.flags.stream && last && task != nil:
 		return s.print(func(t *text) { t.lastEvent(e.Event, task, s.resume(task)) })
 	case s.flags.stream:
-		return s.print(func(t *text) { t.event(e.Event, "") })
+		return s.printEvent(e.Event)
 	case s.person && !s.json:
 		s.progress(e.Event)
 	}
 	return nil
+}
+
+// printEvent prints an event. The chunks of an artifact's text that follow one another are one block, which stays open
+// until something else comes, or endText.
+func (o *output) printEvent(ev a2a.Event) error {
+	u, ok := ev.(*a2a.TaskArtifactUpdateEvent)
+	if !ok || o.verbose {
+		return o.print(func(t *text) { t.event(ev, "") })
+	}
+	goesOn := u.Append && o.open.is && o.open.artifact == u.Artifact.ArtifactID
+	chunk, ok := onlyText(u.Artifact.Parts)
+	if !ok || !goesOn && len(u.Artifact.Parts) == 0 {
+		return o.print(func(t *text) { t.event(ev, "") })
+	}
+	t := new(text)
+	if !goesOn {
+		o.open.end(t)
+		o.open.begin(t, u.Artifact)
+	}
+	o.open.add(t, chunk)
+	if u.LastChunk {
+		o.open.end(t)
+	}
+	return o.write(t.Bytes())
+}
+
+// endText ends the block that printEvent left open, if it did.
+func (o *output) endText() error { return o.print(func(*text) {}) }
+
+// onlyText returns the text of parts that are nothing else.
+func onlyText(parts []*a2a.Part) (string, bool) {
+	var all strings.Builder
+	for _, p := range parts {
+		s, ok := p.Content.(a2a.Text)
+		if !ok {
+			return "", false
+		}
+		all.WriteString(string(s))
+	}
+	return all.String(), true
 }
 
 func (t *text) event(ev a2a.Event, resume string) {

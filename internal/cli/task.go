@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"time"
@@ -15,11 +16,11 @@ import (
 func (a *app) task() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
-		Short: "Read, list, follow and cancel tasks",
+		Short: "Read, list, follow and cancel tasks, and their webhooks",
 		Example: `  parley task list --status WORKING
   parley task get --wait TASK_ID`,
 	}
-	cmd.AddCommand(a.taskGet(), a.taskList(), a.taskCancel(), a.taskSubscribe())
+	cmd.AddCommand(a.taskGet(), a.taskList(), a.taskCancel(), a.taskSubscribe(), a.taskPushConfig(), a.taskWebhook())
 	return group(cmd)
 }
 
@@ -144,13 +145,18 @@ func (c *subscribeCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	result, err := s.follow(s.Follow(ctx, c.id), false)
+	return s.showFollowed(ctx, s.Follow(ctx, c.id))
+}
+
+// showFollowed prints the events of a task, or the task that they add up to, until it ends or waits for its caller.
+func (s *session) showFollowed(ctx context.Context, events iter.Seq2[a2a.Entry, error]) error {
+	result, err := s.follow(events, false)
 	if err != nil {
 		return err
 	}
 	task, ok := result.(*a2a.Task)
 	if !ok {
-		return a2a.Errorf(a2a.ErrInvalidAgentResponse, "the agent answers a subscription with a message")
+		return a2a.Errorf(a2a.ErrInvalidAgentResponse, "the agent says of a task that it is a message")
 	}
 	s.warnOutcome(task)
 	if s.flags.stream {
@@ -262,18 +268,44 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	return c.show(s, page)
 }
 
-// everything returns all pages as one, the last.
+// Bounds of the pages that are read for --all, so that it ends whatever an agent answers.
+const (
+	maxIdlePages = 20 // in a row that bring no task that was not there before
+	maxTasks     = 1_000_000
+)
+
+// everything returns all pages as one, the last. A task that moved to a later page meanwhile is there once.
 func (c *listCommand) everything(ctx context.Context, s *session) (*a2a.ListTasksResponse, error) {
 	all := &a2a.ListTasksResponse{WithArtifacts: c.artifacts}
-	for task, err := range s.Tasks(ctx, &c.request) {
+	tasks, tokens := map[string]bool{}, map[string]bool{}
+	request := c.request
+	for idle := 0; ; {
+		page, err := s.ListTasks(ctx, &request)
 		if err != nil {
 			return nil, err
 		}
-		all.Tasks = append(all.Tasks, task)
+		idle++
+		for _, task := range page.Tasks {
+			if !tasks[task.ID] {
+				tasks[task.ID], idle = true, 0
+				all.Tasks = append(all.Tasks, task)
+			}
+		}
+		request.PageToken = page.NextPageToken
+		switch {
+		case request.PageToken == "":
+			n := int32(min(len(all.Tasks), math.MaxInt32))
+			all.PageSize, all.TotalSize = n, n
+			return all, nil
+		case tokens[request.PageToken]:
+			return nil, a2a.Errorf(a2a.ErrInvalidAgentResponse, "the agent's pages of tasks go round in a circle: a token came twice")
+		case idle == maxIdlePages:
+			return nil, a2a.Errorf(a2a.ErrInvalidAgentResponse, "%d pages of tasks in a row brought none, and the agent has more of them", idle)
+		case len(all.Tasks) >= maxTasks:
+			return nil, fail(errInternal, "list them page by page, or fewer with --since or --status", "the agent has more than %d tasks", maxTasks)
+		}
+		tokens[request.PageToken] = true
 	}
-	n := int32(min(len(all.Tasks), math.MaxInt32))
-	all.PageSize, all.TotalSize = n, n
-	return all, nil
 }
 
 func (c *listCommand) show(s *session, page *a2a.ListTasksResponse) error {
