@@ -6,7 +6,7 @@ LINT     := bin/golangci-lint-$(shell sed -n 's|.*/golangci-lint/v2 \(v[^ ]*\).*
 COUNT    ?= 6
 FUZZTIME ?= 30s
 
-.PHONY: build test race crash lint format bench benchstat fuzz tck clean help
+.PHONY: build test race crash threats lint format bench benchstat fuzz tck clean help
 
 build: ## build bin/parley
 	@go build -o $(PARLEY) ./cmd/parley
@@ -26,6 +26,10 @@ race: ## the same tests under the race detector, the host of the interop tests t
 
 crash: ## kill a host 50 times under load and look for all that it acknowledged
 	@CRASH_ROUNDS=$${CRASH_ROUNDS:-50} CRASH_OUTAGE=$${CRASH_OUTAGE:-30s} go test -count=1 -v -timeout 15m ./internal/crash
+
+threats: ## run the tests of docs/threats.md that go over the wire: a line for each row and binding
+	@go test -count=1 -v -run 'TestThreat|TestForeignTasks' . | \
+	sed -nE 's/^ *--- (PASS|FAIL): TestThreat([AB][0-9]+)[^/]*\/([^ ]+).*/\2 \3 \1/p'
 
 lint: $(LINT) ## run the linters of .golangci.yml
 	@$(LINT) run ./...

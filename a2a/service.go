@@ -135,6 +135,7 @@ type Caller struct {
 	Issuer  string   // who vouches for Subject
 	Subject string   // who it is, in the issuer's words
 	Scopes  []string // what it may do
+	Actors  []string // who acts for Subject, through whom the call came (RFC 8693, act), the first one first
 	// Expiry is when the credential ends, any leeway for clocks included: streams end then. Zero: it does not.
 	Expiry time.Time
 }

@@ -194,7 +194,7 @@ func (i *Introspection) identity(a introspection, all map[string]any) (Identity,
 	}
 	id := Identity{
 		Caller: a2a.Caller{
-			Issuer: i.opts.Issuer, Subject: cmp.Or(a.Subject, a.ClientID), Scopes: scopesOf(all),
+			Issuer: i.opts.Issuer, Subject: cmp.Or(a.Subject, a.ClientID), Scopes: scopesOf(all), Actors: actorsOf(all),
 		},
 		Credential: a.ID,
 	}

@@ -256,7 +256,7 @@ func (j *JWT) identity(p *payload) (Identity, error) {
 		return Identity{}, refused("the token is not valid yet, or not of this issuer")
 	}
 	id := Identity{
-		Caller:     a2a.Caller{Issuer: p.Issuer, Subject: p.Subject, Expiry: p.Expiry.Time(), Scopes: scopesOf(p.all)},
+		Caller:     a2a.Caller{Issuer: p.Issuer, Subject: p.Subject, Expiry: p.Expiry.Time(), Scopes: scopesOf(p.all), Actors: actorsOf(p.all)},
 		Credential: p.ID,
 	}
 	if j.opts.MoreScopes != nil {
@@ -309,3 +309,22 @@ func clientCredentialsScheme(tokenURL string, scopes map[string]string) a2a.Secu
 
 // Challenge implements [Method].
 func (*JWT) Challenge() (string, []string) { return bearer, nil }
+
+// maxActors bounds a chain of actors; what is longer is cut at its beginning.
+const maxActors = 16
+
+// actorsOf returns the subjects of the nested act claims (RFC 8693, 4.1), of which the outermost is the last to act.
+func actorsOf(claims map[string]any) []string {
+	var out []string
+	for len(out) < maxActors {
+		act, ok := claims["act"].(map[string]any)
+		if !ok {
+			break
+		}
+		sub, _ := act["sub"].(string)
+		out = append(out, sub)
+		claims = act
+	}
+	slices.Reverse(out)
+	return out
+}

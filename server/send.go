@@ -253,16 +253,23 @@ func (s *Server) leave(has bool, scope taskstore.Scope) {
 // room refuses a new task of a caller who has too many that wait.
 func (s *Server) room(ctx context.Context, scope taskstore.Scope) error {
 	if s.turns.full(scope) {
-		return a2a.Errorf(a2a.ErrResourceExhausted, "%d tasks of this caller already wait for a turn (limit waiting): wait for some to end", s.cfg.Limits.Waiting)
+		return overLimit("waiting", "%d tasks of this caller already wait for a turn (limit waiting): wait for some to end", s.cfg.Limits.Waiting)
 	}
 	n, err := s.store.Count(ctx, scope, a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired)
 	if err != nil {
 		return internal(err)
 	}
 	if n >= s.cfg.Limits.Parked {
-		return a2a.Errorf(a2a.ErrResourceExhausted, "%d tasks of this caller wait for an answer (limit parked): answer or cancel some", n)
+		return overLimit("parked", "%d tasks of this caller wait for an answer (limit parked): answer or cancel some", n)
 	}
 	return nil
+}
+
+// overLimit is the refusal of what goes over one of the Limits.
+func overLimit(limit, format string, n int) error {
+	e := a2a.Errorf(a2a.ErrResourceExhausted, format, n)
+	e.Metadata = map[string]string{"limit": limit}
+	return e
 }
 
 // request is what the agent gets to see of the message.
@@ -401,7 +408,7 @@ func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageReques
 	}
 	ch.Records, ch.Claim = []taskstore.Record{rec}, s.cfg.Node
 	if !s.turns.take(key.Scope) {
-		return nil, a2a.Errorf(a2a.ErrResourceExhausted, "%d tasks of this caller are running (limit running): send the answer again when one has ended", s.cfg.Limits.Running)
+		return nil, overLimit("running", "%d tasks of this caller are running (limit running): send the answer again when one has ended", s.cfg.Limits.Running)
 	}
 	if err := s.register(r, true); err != nil {
 		s.leave(true, key.Scope)
