@@ -235,7 +235,7 @@ func (r *run) end(err error) taskstore.Record {
 	cause := context.Cause(r.ctx)
 	var over *overruled
 	switch {
-	case errors.Is(cause, agent.ErrCanceled):
+	case errors.Is(cause, agent.ErrCanceled), errors.Is(err, agent.ErrCanceled): // or canceled at the agent's own end
 		return r.status(a2a.TaskStateCanceled, nil, false)
 	case err != nil && errors.As(cause, &over):
 		return r.failed(over.says)

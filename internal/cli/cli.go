@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
 		}
 		return usage("%s", err.Error()).seeHelp(cmd)
 	})
-	root.AddCommand(a.serve(), a.send(), a.task(), a.card(), a.storeCommands(), optionsTopic(), &cobra.Command{
+	root.AddCommand(a.serve(), a.send(), a.acp(), a.task(), a.card(), a.storeCommands(), a.conformance(), optionsTopic(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of parley",
 		Args:  noArgs,

@@ -28,6 +28,7 @@ type serveCommand struct {
 	app        *app
 	cfg        parley.Config
 	agent      string
+	bridge     bridgeFlags
 	store      string
 	durability string
 	private    bool
@@ -54,10 +55,10 @@ func (c *serveCommand) command() *cobra.Command {
 		Use:     "serve",
 		Short:   "Run an agent: Revisor, which counts texts, unless you say otherwise",
 		Example: "  parley serve --agent echo --listen 127.0.0.1:0 --grpc-listen none",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c.app.json = false
-			err := c.run(cmd)
+			err := c.run(cmd, args)
 			var f *failure
 			if errors.As(err, &f) {
 				return f.seeHelp(cmd)
@@ -68,6 +69,7 @@ func (c *serveCommand) command() *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&c.agent, "agent", "revisor", strings.Join(agents.Names(), ", ")+" (`AGENT`)")
+	c.bridge.register(fs)
 	fs.StringVar(&c.cfg.Name, "name", "", "on the card [AGENT_NAME] (`NAME`)")
 	fs.StringVar(&c.cfg.Listen, "listen", parley.DefaultListen, "HTTP, port 0: any, or none [HOST, PORT] (`ADDR`)")
 	fs.StringVar(&c.cfg.GRPCListen, "grpc-listen", parley.DefaultGRPCListen, "gRPC [HOST] (`ADDR`)")
@@ -95,7 +97,7 @@ func (c *serveCommand) command() *cobra.Command {
 	return cmd
 }
 
-func (c *serveCommand) run(cmd *cobra.Command) error {
+func (c *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if c.config != "" {
 		if err := readConfig(c.config, cmd.Flags(), &c.file); err != nil {
 			return err
@@ -104,14 +106,15 @@ func (c *serveCommand) run(cmd *cobra.Command) error {
 	if err := c.fromEnvironment(cmd); err != nil {
 		return err
 	}
-	built, err := agents.ByName(c.agent, agents.Options{Pace: c.pace})
-	if err != nil {
-		return usage("--agent: %s", err.Error())
-	}
-	c.describe(built)
 	if err := c.setLog(); err != nil {
 		return err
 	}
+	built, end, err := c.build(cmd, args)
+	if err != nil {
+		return err
+	}
+	defer end()
+	c.describe(built)
 	c.cfg.Grace = max(c.cfg.Grace, time.Nanosecond) // zero would mean the default
 	if c.cfg.Retain <= 0 {
 		return usage("--retain %v: want a time such as 720h", c.cfg.Retain)
@@ -203,6 +206,23 @@ func (c *serveCommand) webhooks(ref storeRef, o *observer) (*push.Push, error) {
 		opts.Key, c.webhookKey = key, push.PublicKey(key)
 	}
 	return push.New(opts)
+}
+
+// build makes the agent: a built-in one, or a bridge to a program. end ends what it started.
+func (c *serveCommand) build(cmd *cobra.Command, args []string) (a agents.Agent, end func(), err error) {
+	switch {
+	case c.bridge.used() && cmd.Flags().Changed("agent"):
+		return a, nil, usage("--agent does not go with --exec or --acp")
+	case c.bridge.used():
+		a, c.agent, end, err = c.bridge.agent(args, c.cfg.Log)
+		return a, end, err
+	case len(args) > 0:
+		return a, nil, noArgs(cmd, args)
+	}
+	if a, err = agents.ByName(c.agent, agents.Options{Pace: c.pace}); err != nil {
+		return a, nil, usage("--agent: %s", err.Error())
+	}
+	return a, func() {}, nil
 }
 
 // fromEnvironment fills in what the command line leaves open: HOST is where to listen, PORT the HTTP port.

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parley-a2a/parley/a2a"
+)
+
+// conform runs parley conformance.
+func conform(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := &app{in: strings.NewReader(""), out: &stdout, err: &stderr, json: asksForJSON(args)}
+	root := a.root()
+	if !slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "conformance" }) {
+		root.AddCommand(a.conformance())
+	}
+	root.SetArgs(append([]string{"conformance"}, args...))
+	err := root.ExecuteContext(t.Context())
+	if err == nil {
+		return result{0, stdout.String(), stderr.String()}
+	}
+	f := failureOf(err)
+	a.report(f)
+	return result{f.exit, stdout.String(), stderr.String()}
+}
+
+func TestConformance(t *testing.T) {
+	const token = "s3cret-token"
+	bearer := map[string]a2a.SecurityScheme{"web": &a2a.HTTPAuthSecurityScheme{Scheme: "Bearer"}}
+	p := newPeer(t, says("hi"), func(info *a2a.CallInfo) bool { return info.Header.Get("Authorization") == "Bearer "+token }, bearer)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	rpc := []string{p.URL, "--bearer", token, "--only", "rpc-*,send-*,error-*,auth-*", "--settle", "200ms"}
+
+	got := conform(t, append(rpc, "--report", "junit="+file("r.xml"), "--report", "html="+file("r.html"), "--report", "json="+file("r.json"))...)
+	got.wants(t, 0, " pass, 0 fail, ", "")
+	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	if last := lines[len(lines)-1]; !strings.HasSuffix(last, " not measured") {
+		t.Errorf("the last line is %q", last)
+	}
+	for _, name := range []string{"r.xml", "r.html", "r.json"} {
+		b, err := os.ReadFile(file(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(token)) {
+			t.Errorf("%s has the token", name)
+		}
+		var any struct{}
+		switch filepath.Ext(name) {
+		case ".json":
+			err = json.Unmarshal(b, &any)
+		case ".xml":
+			err = xml.Unmarshal(b, &any)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	p.change(func(card *a2a.AgentCard) { card.Description = "" })
+	got = conform(t, p.URL, "--bearer", token, "--only", "card-*", "-o", "json")
+	got.wants(t, 1, `"rule": "card-required"`, "")
+	if !json.Valid([]byte(got.stdout)) {
+		t.Errorf("stdout is not one JSON value:\n%s", got.stdout)
+	}
+	conform(t, p.URL, "--bearer", token, "--only", "card-*").wants(t, 1, "3 fail", "Hint: --verbose")
+}
+
+func TestConformanceUsage(t *testing.T) {
+	for name, args := range map[string][]string{
+		"is no rule": {"--only", "no-such-rule"}, "the levels": {"--level", "may"}, "KIND=TEXT": {"--say", "x=y"},
+		"FORMAT=FILE": {"--report", "pdf=x"}, "no folder": {"--report", "json=" + filepath.Join("no", "such", "x")},
+		"two": {"a.example", "b.example"}, "webhook-listen": {"--webhook-url", "https://x.example"},
+	} {
+		if got := conform(t, args...); got.code != 2 {
+			t.Errorf("%s: exit code %d\n%s", name, got.code, got.stderr)
+		}
+	}
+	conform(t, "--list", "--level", "must").wants(t, 0, "send-blocking", "")
+	conform(t, "http://127.0.0.1:1").wants(t, 3, "", "Error:")
+}
