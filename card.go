@@ -74,6 +74,18 @@ func (h *Host) base(httpAddr string) string {
 	return ""
 }
 
+// grpcTarget returns how a card names a gRPC listener.
+func (h *Host) grpcTarget(addr string) string {
+	if addr == "" {
+		return ""
+	}
+	target := reachable(addr)
+	if host, _, _ := net.SplitHostPort(target); h.cfg.TLS != nil && isLoopback(host) {
+		return "https://" + target // by itself a loopback address means plaintext
+	}
+	return target
+}
+
 func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]bool, error) {
 	c := &h.cfg
 	streaming, push, extended := !c.NoStreaming, c.Push != nil, c.ExtendedCard != nil
@@ -104,15 +116,15 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 			&a2a.AgentInterface{URL: base + "/a2a/rest", ProtocolBinding: a2a.BindingREST, ProtocolVersion: a2a.Version})
 	}
 	grpcURL := c.PublicGRPCURL
-	if grpcURL == "" && grpcAddr != NoListen {
-		grpcURL = reachable(grpcAddr)
-		if host, _, _ := net.SplitHostPort(grpcURL); c.TLS != nil && isLoopback(host) {
-			grpcURL = "https://" + grpcURL // by itself a loopback address means plaintext
-		}
+	switch {
+	case grpcURL == "" && grpcAddr != NoListen:
+		grpcURL = h.grpcTarget(grpcAddr)
+	case !strings.Contains(grpcURL, "://"):
+		grpcURL = h.grpcTarget(grpcURL)
 	}
 	if grpcURL != "" {
 		card.SupportedInterfaces = append(card.SupportedInterfaces,
-			&a2a.AgentInterface{URL: grpcURL, ProtocolBinding: a2a.BindingGRPC, ProtocolVersion: a2a.Version})
+			&a2a.AgentInterface{URL: grpcURL, ProtocolBinding: a2a.BindingGRPC, ProtocolVersion: a2a.Version, Tenant: h.tenant})
 	}
 	if len(card.SupportedInterfaces) == 0 {
 		return nil, nil, errors.New("parley: nothing to serve: neither Listen nor GRPCListen is an address")

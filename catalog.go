@@ -46,8 +46,11 @@ type linkContext struct {
 }
 
 // newCatalog returns the list of a host's agents (RFC 9727, 4): what they are called at, and of each the card.
-func newCatalog(agents ...listed) *document {
-	all := linkContext{Anchor: agents[0].base + CatalogPath}
+func newCatalog(agents ...listed) *document { return newCatalogAt(agents[0].base, agents...) }
+
+// newCatalogAt is newCatalog for a catalog below another URL than that of the first agent.
+func newCatalogAt(base string, agents ...listed) *document {
+	all := linkContext{Anchor: base + CatalogPath}
 	var out []linkContext
 	for _, a := range agents {
 		at := a.base + "/"

@@ -94,7 +94,8 @@ type Config struct {
 	// Retain is how long finished tasks are kept, 30 days by default, and Replay how long a stream of one can be
 	// resumed, 24 hours by default. Negative: for ever.
 	Retain, Replay time.Duration
-	// Push delivers webhooks; nil: this agent has no push notifications.
+	// Push keeps and delivers webhooks, such as push.New makes; nil: this agent has no push notifications. Serve starts and
+	// ends it.
 	Push server.PushConfigs
 
 	// Wrap returns what the bindings serve in place of the host's own service, such as that of package telemetry; nil:
@@ -146,6 +147,7 @@ type Host struct {
 	cfg    Config
 	server *server.Server
 	svc    a2a.Service // server, perhaps wrapped
+	tenant string      // on gRPC interfaces, where a Group has several agents
 	grpc   *grpcbinding.Handler
 	mux    http.Handler
 
@@ -197,8 +199,10 @@ func (h *Host) Service() a2a.Service { return h.svc }
 func (h *Host) RegisterGRPC(s grpc.ServiceRegistrar) { h.grpc.Register(s) }
 
 // GRPCServerOptions are the options that a gRPC server needs to carry the binding.
-func (h *Host) GRPCServerOptions() []grpc.ServerOption {
-	return append(grpcbinding.ServerOptions(), grpc.MaxRecvMsgSize(int(h.cfg.MaxBody)))
+func (h *Host) GRPCServerOptions() []grpc.ServerOption { return h.cfg.grpcOptions() }
+
+func (c *Config) grpcOptions() []grpc.ServerOption {
+	return append(grpcbinding.ServerOptions(), grpc.MaxRecvMsgSize(int(c.MaxBody)))
 }
 
 // ServeHTTP implements http.Handler.
@@ -250,30 +254,56 @@ func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) {
 
 // Listeners opens what the configuration says to listen at, which the card then names. One that is NoListen is nil.
 func (h *Host) Listeners(ctx context.Context) (httpL, grpcL net.Listener, err error) {
-	var lc net.ListenConfig
-	open := func(addr string) (net.Listener, error) {
-		if addr == NoListen {
-			return nil, nil
-		}
-		if err := h.checkListen(addr); err != nil {
-			return nil, err
-		}
-		return lc.Listen(ctx, "tcp", addr)
-	}
-	if httpL, err = open(h.cfg.Listen); err != nil {
-		return nil, nil, err
-	}
-	if grpcL, err = open(h.cfg.GRPCListen); err != nil {
-		if httpL != nil {
-			_ = httpL.Close()
-		}
+	if httpL, grpcL, err = h.cfg.listeners(ctx); err != nil {
 		return nil, nil, err
 	}
 	return httpL, grpcL, h.announce(address(httpL), address(grpcL))
 }
 
+// Check returns an error if the configuration asks for an address that this host may not open to other machines.
+func (c *Config) Check() error {
+	for _, addr := range []string{c.Listen, c.GRPCListen} {
+		if addr == "" || addr == NoListen {
+			continue
+		}
+		if err := c.checkListen(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delivery is what a Config.Push does besides keeping webhooks: it has to be started, and ended after the last task.
+type delivery interface {
+	Start(ctx context.Context) error
+	Shutdown(ctx context.Context)
+}
+
+func (c *Config) listeners(ctx context.Context) (httpL, grpcL net.Listener, err error) {
+	var lc net.ListenConfig
+	open := func(addr string) (net.Listener, error) {
+		if addr == NoListen {
+			return nil, nil
+		}
+		if err := c.checkListen(addr); err != nil {
+			return nil, err
+		}
+		return lc.Listen(ctx, "tcp", addr)
+	}
+	if httpL, err = open(c.Listen); err != nil {
+		return nil, nil, err
+	}
+	if grpcL, err = open(c.GRPCListen); err != nil {
+		if httpL != nil {
+			_ = httpL.Close()
+		}
+		return nil, nil, err
+	}
+	return httpL, grpcL, nil
+}
+
 // checkListen refuses to open an agent to a network when nobody asks who calls.
-func (h *Host) checkListen(addr string) error {
+func (c *Config) checkListen(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("parley: %q is not an address to listen at: %w", addr, err)
@@ -281,9 +311,9 @@ func (h *Host) checkListen(addr string) error {
 	switch {
 	case isLoopback(host):
 		return nil
-	case h.cfg.TLS == nil && !h.cfg.BehindTLS:
+	case c.TLS == nil && !c.BehindTLS:
 		return fmt.Errorf("parley: %s is reachable from other machines, and this host has no TLS: listen at 127.0.0.1, configure a certificate (--tls-cert, --tls-key), or say that TLS ends before this host (--behind-tls)", addr)
-	case h.cfg.Authenticate != nil || h.cfg.Public:
+	case c.Authenticate != nil || c.Public:
 		return nil
 	}
 	return fmt.Errorf("parley: %s is reachable from other machines, and this host does not ask who calls: listen at 127.0.0.1, set an authenticator, or say that the agent is public (--anonymous)", addr)
@@ -295,18 +325,46 @@ func (h *Host) Serve(ctx context.Context, httpL, grpcL net.Listener) error {
 	if err := h.announce(address(httpL), address(grpcL)); err != nil {
 		return err
 	}
-	hs := &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 20 * time.Second},
-		ErrorLog: slog.NewLogLogger(h.cfg.Log.Handler(), slog.LevelDebug),
+	if err := h.startPush(ctx); err != nil {
+		return err
 	}
-	options := h.GRPCServerOptions()
-	if h.cfg.TLS != nil {
-		hs.TLSConfig, hs.Handler = h.cfg.TLS.Clone(), auth.KeepCertificate(h)
-		options = append(options, grpc.Creds(credentials.NewTLS(h.cfg.TLS.Clone())))
+	return h.cfg.serve(ctx, h, h.RegisterGRPC, h.shutdownAll, httpL, grpcL)
+}
+
+// startPush starts to deliver to webhooks.
+func (h *Host) startPush(ctx context.Context) error {
+	if d, ok := h.cfg.Push.(delivery); ok {
+		return d.Start(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// shutdownAll shuts the host down and then lets the last webhooks out.
+func (h *Host) shutdownAll(ctx context.Context) {
+	h.Shutdown(ctx)
+	if d, ok := h.cfg.Push.(delivery); ok {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		d.Shutdown(last)
+	}
+}
+
+// serve serves a handler and a gRPC service on the listeners until ctx ends, and then shuts them down.
+func (c *Config) serve(
+	ctx context.Context, handler http.Handler, register func(grpc.ServiceRegistrar), shutdown func(context.Context), httpL, grpcL net.Listener,
+) error {
+	hs := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 20 * time.Second},
+		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	options := c.grpcOptions()
+	if c.TLS != nil {
+		hs.TLSConfig, hs.Handler = c.TLS.Clone(), auth.KeepCertificate(handler)
+		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS.Clone())))
 	}
 	gs := grpc.NewServer(options...)
-	h.RegisterGRPC(gs)
+	register(gs)
 	failed := make(chan error, 2)
 	if httpL != nil {
 		go func() {
@@ -325,15 +383,15 @@ func (h *Host) Serve(ctx context.Context, httpL, grpcL net.Listener) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.Grace)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Grace)
 	defer cancel()
-	h.Shutdown(grace)
-	h.closeServers(hs, gs)
+	shutdown(grace)
+	closeServers(hs, gs)
 	return err
 }
 
 // closeServers lets the last answers out and ends what then is still open.
-func (h *Host) closeServers(hs *http.Server, gs *grpc.Server) {
+func closeServers(hs *http.Server, gs *grpc.Server) {
 	last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	stopped := make(chan struct{})
@@ -375,6 +433,7 @@ func ListenAndServe(ctx context.Context, cfg Config, a agent.Agent) error {
 	}
 	httpL, grpcL, err := h.Listeners(ctx)
 	if err != nil {
+		h.Shutdown(ctx)
 		return err
 	}
 	for _, i := range h.Card().SupportedInterfaces {

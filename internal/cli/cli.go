@@ -58,7 +58,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Put an agent on A2A 1.0, and talk to agents",
 		Long: `Put an agent on A2A 1.0, and talk to agents.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
+Exit codes: 0 done (however the task ended), 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

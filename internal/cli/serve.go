@@ -133,6 +133,9 @@ func (c *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := c.cfg.Check(); err != nil {
+		return err
+	}
 	if c.check {
 		_, err := fmt.Fprintln(c.app.out, "parley: the configuration is right")
 		return err
@@ -175,9 +178,6 @@ func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstor
 	if err != nil {
 		return explainListen(err)
 	}
-	if err := hooks.Start(ctx); err != nil {
-		return explainStore(err)
-	}
 	c.cfg.Log.Info("tasks are kept", "store", ref.url)
 	if c.webhookKey != "" {
 		c.cfg.Log.Info("webhooks are signed", "publicKey", c.webhookKey)
@@ -185,11 +185,7 @@ func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstor
 	if err := c.announce(httpL, grpcL); err != nil {
 		return err
 	}
-	err = host.Serve(ctx, httpL, grpcL)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	hooks.Shutdown(last)
-	return err
+	return host.Serve(ctx, httpL, grpcL)
 }
 
 // webhooks makes what delivers to webhooks. Its key is kept beside the tasks.

@@ -147,7 +147,7 @@ func same(a, b a2a.Event) bool {
 	return bytes.Equal(a2a.AppendStreamResponse(nil, bare(a)), a2a.AppendStreamResponse(nil, bare(b)))
 }
 
-// bare returns an event without what task-log adds.
+// bare returns an event without what task-log and chunk-integrity add.
 func bare(ev a2a.Event) a2a.Event {
 	switch e := extension.WithGeneration(ev, 0).(type) { // a copy
 	case *a2a.Task:
@@ -165,9 +165,13 @@ func bare(ev a2a.Event) a2a.Event {
 }
 
 // without takes the generation out of metadata that is the caller's own.
-func without(m a2a.Struct) a2a.Struct {
-	if delete(m, extension.GenerationKey); len(m) == 0 {
+func without(s a2a.Struct) a2a.Struct {
+	s = maps.Clone(s)
+	for _, key := range []string{extension.GenerationKey, extension.DigestKey, extension.DigestsKey} {
+		delete(s, key)
+	}
+	if len(s) == 0 {
 		return nil
 	}
-	return m
+	return s
 }

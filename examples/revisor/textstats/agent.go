@@ -55,6 +55,9 @@ type Agent struct {
 	Pace time.Duration
 }
 
+// Restartable implements [agent.Restartable]: to count again does no harm.
+func (a Agent) Restartable() bool { return true }
+
 // Handle implements [agent.Agent].
 func (a Agent) Handle(ctx context.Context, r *agent.Request, u *agent.Updater) error {
 	text := text(r.Message)
