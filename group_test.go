@@ -20,7 +20,9 @@ import (
 
 // says is an agent that ends each task with a word.
 func says(word string) agent.Agent {
-	return agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error { return u.Complete(a2a.TextPart(word)) })
+	return agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
+		return u.Complete(a2a.TextPart(word))
+	})
 }
 
 // TestGroup: several agents on one pair of listeners, each with a card of its own that is found by the catalog, and none
