@@ -85,7 +85,7 @@ func TestGroup(t *testing.T) {
 	if len(tasks) != 2 {
 		t.Errorf("the catalog has %d agents", len(tasks))
 	}
-	res, err := http.Get(base + "/agents/one" + a2a.CardPath) //nolint:noctx // a test's own server
+	res, err := http.Get(base + "/agents/one" + a2a.CardPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ type catalogItem struct{ Href, Title string }
 
 func catalogItems(t *testing.T, base string) []catalogItem {
 	t.Helper()
-	res, err := http.Get(base + parley.CatalogPath) //nolint:noctx // a test's own server
+	res, err := http.Get(base + parley.CatalogPath)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,6 +129,7 @@ func (p *Push) allowed(o *origin) bool {
 // accepted notes that an origin answered 2xx.
 func (p *Push) accepted(o *origin, took time.Duration) {
 	o.good.Store(took <= promptTime)
+	o.failed.Store(took > promptTime)
 	if !o.proven.Swap(true) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -334,6 +335,7 @@ func retryAfter(value string) time.Duration {
 func (p *Push) failed(d *delivery, a answer) verdict {
 	h := &d.hook
 	d.origin.good.Store(false)
+	d.origin.failed.Store(true)
 	h.Attempts++
 	h.Failure = a.failure
 	switch {

@@ -60,7 +60,6 @@ type Options struct {
 // Bounds of the deliveries, all of them together and to one origin.
 const (
 	maxTurns       = 64
-	maxDoubtful    = maxTurns / 2 // at origins whose last answer was not 2xx, or slow, or has not come yet
 	maxPerOrigin   = 4
 	maxIdleOrigins = 4096
 )
@@ -105,10 +104,10 @@ type Push struct {
 	origins  map[string]*origin
 	limits   map[string]*rate.Limiter // by host
 	limitMax int                      // at which those that limit nothing are dropped
-	ready    [2][]*origin             // that something can be sent to: the good ones and the others
-	next     int                      // of ready, to be served next
+	ready    [classes][]*origin       // that something can be sent to
+	next     class                    // of ready, to be served next
 	running  int
-	doubtful int // of running, at origins that were not good
+	ofClass  [classes]int // of running
 }
 
 // expected are the registrations that Prepare made for a task.

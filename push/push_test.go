@@ -122,7 +122,7 @@ func TestManySlowReceivers(t *testing.T) {
 	for i := range maxTurns {
 		slow := newRecorder(t)
 		slow.do(func(http.ResponseWriter, *http.Request) bool {
-			if held.Add(1) == maxDoubtful {
+			if held.Add(1) == int64(maxOfClass[newClass]) {
 				close(all)
 			}
 			<-release
@@ -148,9 +148,45 @@ func TestManySlowReceivers(t *testing.T) {
 		write(t, s, keyOf("quick"), chunk("quick", i))
 		quick.take(t, 1)
 	}
-	if n := held.Load(); n != maxDoubtful {
-		t.Errorf("%d turns are held by receivers that do not answer, want %d", n, maxDoubtful)
+	if n := held.Load(); n != int64(maxOfClass[newClass]) {
+		t.Errorf("%d turns are held by receivers that do not answer, want %d", n, maxOfClass[newClass])
 	}
+}
+
+// Receivers that are known to fail are not in the way of one of whom nothing is known yet.
+func TestManyFailedReceivers(t *testing.T) {
+	s, fresh := memory(), newRecorder(t)
+	p := newPush(t, s, Options{})
+	p.mu.Lock()
+	p.limit("127.0.0.1").SetBurst(1000)
+	p.limit("127.0.0.1").SetLimit(1e6)
+	p.mu.Unlock()
+	release := make(chan struct{})
+	defer close(release)
+	var held atomic.Int64
+	all := make(chan struct{})
+	for i := range maxTurns {
+		bad := newRecorder(t)
+		var tries atomic.Int64
+		bad.do(func(w http.ResponseWriter, _ *http.Request) bool {
+			if tries.Add(1) > 1 { // it is known by now
+				if held.Add(1) == int64(maxOfClass[failedClass]) {
+					close(all)
+				}
+				<-release
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+			return false
+		})
+		key := keyOf(fmt.Sprintf("bad%d", i))
+		create(t, s, key, nil)
+		register(t, p, key, a2a.TaskPushNotificationConfig{URL: bad.URL})
+	}
+	<-all
+	key := keyOf("fresh")
+	create(t, s, key, nil)
+	register(t, p, key, a2a.TaskPushNotificationConfig{URL: fresh.URL})
+	fresh.take(t, 1)
 }
 
 // Case 28: the receiver is down, the host is started anew, and then the receiver is back: it gets every entry in

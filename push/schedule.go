@@ -35,12 +35,12 @@ type delivery struct {
 	proven bool
 
 	// Under Push.mu.
-	state    state
-	again    bool // the log has gone on during the turn
-	gone     bool // removed: nothing more is sent
-	doubtful bool // the turn counts as one at an origin that is not good
-	cancel   context.CancelFunc
-	timer    *time.Timer
+	state  state
+	again  bool  // the log has gone on during the turn
+	gone   bool  // removed: nothing more is sent
+	class  class // of the origin when the turn began
+	cancel context.CancelFunc
+	timer  *time.Timer
 }
 
 func (d *delivery) stopTimer() {
@@ -55,6 +55,8 @@ type origin struct {
 	host string
 	// proven says that it has answered 2xx once, good that its last answer was one and prompt.
 	proven, good atomic.Bool
+	// failed says that its last answer was not 2xx, or slow, or did not come.
+	failed atomic.Bool
 
 	// Under Push.mu.
 	users   int         // deliveries
@@ -62,6 +64,30 @@ type origin struct {
 	running int
 	listed  bool // stands in Push.ready
 	timer   *time.Timer
+}
+
+// class is what is known of an origin. Each has its own queue and its own bound of turns, so that those of whom nothing is
+// known yet do not wait for those that are known to fail, and neither for long in the way of the good.
+type class uint8
+
+const (
+	goodClass class = iota
+	newClass
+	failedClass
+	classes
+)
+
+// maxOfClass is how many turns a class may have at once.
+var maxOfClass = [classes]int{maxTurns, maxTurns / 2, maxTurns / 4}
+
+func (o *origin) class() class {
+	switch {
+	case o.good.Load():
+		return goodClass
+	case o.failed.Load():
+		return failedClass
+	}
+	return newClass
 }
 
 func (o *origin) stopTimer() {
@@ -102,7 +128,7 @@ func (p *Push) add(h taskstore.Webhook) {
 	d.origin.users++
 	p.tasks[h.Key.Task] = append(p.tasks[h.Key.Task], d)
 	p.waiting++
-	if wait := time.Until(h.Due); h.Attempts > 0 && wait > 0 {
+	if wait := untilDue(h.Due); h.Attempts > 0 && wait > 0 {
 		p.wait(d, wait)
 		return
 	}
@@ -208,11 +234,8 @@ func (p *Push) offer(o *origin) {
 		}
 	}
 	o.listed = true
-	if o.good.Load() {
-		p.ready[0] = append(p.ready[0], o)
-	} else {
-		p.ready[1] = append(p.ready[1], o)
-	}
+	c := o.class()
+	p.ready[c] = append(p.ready[c], o)
 }
 
 func (p *Push) offerIn(o *origin, wait time.Duration) {
@@ -273,12 +296,10 @@ func (p *Push) schedule() {
 			continue
 		}
 		d.state, d.again = runningState, false
-		d.doubtful = !o.good.Load()
+		d.class = o.class()
 		p.running++
 		o.running++
-		if d.doubtful {
-			p.doubtful++
-		}
+		p.ofClass[d.class]++
 		ctx, cancel := context.WithCancel(p.ctx)
 		d.cancel = cancel
 		p.offer(o)
@@ -290,13 +311,13 @@ func (p *Push) schedule() {
 	}
 }
 
-// pick takes the next origin, in turn from the good and the others. The others never have all turns, so that
-// receivers that answer slowly or not at all leave room for those that do.
+// pick takes the next origin, in turn from the classes. Only the good can have all turns, so that receivers that answer
+// slowly or not at all leave room for those that do.
 func (p *Push) pick() *origin {
 	for range p.ready {
 		list := &p.ready[p.next]
-		open := p.next == 0 || p.doubtful < maxDoubtful
-		p.next = 1 - p.next
+		open := p.ofClass[p.next] < maxOfClass[p.next]
+		p.next = (p.next + 1) % classes
 		if len(*list) == 0 || !open {
 			continue
 		}
@@ -317,15 +338,13 @@ func (p *Push) settle(d *delivery, v verdict) {
 	d.cancel = nil
 	p.running--
 	o.running--
-	if d.doubtful {
-		p.doubtful--
-	}
+	p.ofClass[d.class]--
 	switch {
 	case d.gone:
 	case v == finished:
 		p.remove(d)
 	case v == later && !p.stopping:
-		p.wait(d, time.Until(d.hook.Due))
+		p.wait(d, untilDue(d.hook.Due))
 	case v == more || v == caughtUp && d.again:
 		p.enqueue(d)
 	default:
@@ -334,3 +353,6 @@ func (p *Push) settle(d *delivery, v verdict) {
 	p.offer(o)
 	p.schedule()
 }
+
+// untilDue is how long an attempt has to wait: never longer than a receiver can ask for, whatever the clock did since.
+func untilDue(due time.Time) time.Duration { return min(time.Until(due), maxRetryAfter) }

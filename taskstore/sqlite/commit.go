@@ -3,8 +3,11 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/parley-a2a/parley/taskstore"
 )
@@ -190,7 +193,11 @@ func (s *Store) write() {
 // commit carries out the requests in one transaction and answers.
 func (s *Store) commit(requests []*request) {
 	b := &batch{s: s, w: s.w, tasks: map[string]*pending{}, scopes: map[taskstore.Scope]*scope{}, totals: map[total]int64{}, hours: map[total]int64{}, minutes: map[total]int64{}}
-	if err := b.run(requests); err != nil {
+	err := s.inPlace()
+	if err == nil {
+		err = b.run(requests)
+	}
+	if err != nil {
 		err = fault(s.path, err)
 		if !s.failing { // said once, however long it lasts
 			s.opts.Log.Error("the store cannot write", "err", err)
@@ -220,4 +227,43 @@ func (s *Store) commit(requests []*request) {
 			}
 		}
 	}
+}
+
+// inPlaceEvery is how often the writer looks whether its files are still where they were.
+const inPlaceEvery = time.Second
+
+// inPlace returns an error if the file at the store's path, or its lock, is not the one that was opened: what is written
+// then goes where nobody finds it, or another host writes too.
+func (s *Store) inPlace() error {
+	if s.looked.IsZero() || time.Since(s.looked) >= inPlaceEvery || s.misplaced != nil {
+		s.looked = time.Now()
+		s.misplaced = s.place.check(s.path)
+	}
+	return s.misplaced
+}
+
+// place is what a store's files were when it opened them.
+type place struct{ database, lock os.FileInfo }
+
+func placeOf(path string, lock *os.File) (p place, err error) {
+	if p.database, err = os.Stat(path); err == nil {
+		p.lock, err = lock.Stat()
+	}
+	return p, err
+}
+
+func (p place) check(path string) error {
+	for name, was := range map[string]os.FileInfo{path: p.database, path + ".lock": p.lock} {
+		is, err := os.Stat(name)
+		if err == nil && !os.SameFile(is, was) {
+			err = fmt.Errorf("%s is another file than the one that was opened", name)
+		}
+		if err == nil && name == path && is.Size() < int64(len(magic)) {
+			err = fmt.Errorf("%s was cut off", name)
+		}
+		if err != nil {
+			return &trouble{path, ErrGone, err}
+		}
+	}
+	return nil
 }

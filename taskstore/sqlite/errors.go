@@ -22,6 +22,7 @@ var (
 	ErrLibrary     = errors.New("the SQLite library is too old")
 	ErrFull        = errors.New("no room left for the database")
 	ErrClosed      = errors.New("the store is closed")
+	ErrGone        = errors.New("the database is no longer in its place")
 )
 
 // advice says what to do about an error, in words that end its message.
@@ -31,6 +32,7 @@ var advice = map[error]string{
 	ErrCorrupt:     "restore the file from a backup, or move it away and begin with an empty one",
 	ErrReadOnly:    "let this user write the file and its folder, or name another file (--store)",
 	ErrNewer:       "run that version, or name another file (--store)",
+	ErrGone:        "put it back, or stop this host and begin with what is there; nothing is written meanwhile",
 	ErrFull:        "make room on the disk; what was recorded can still be read",
 }
 

@@ -106,6 +106,9 @@ func checkFile(path string) error {
 	case info.Mode().Perm()&0o200 == 0: // root could, but somebody said no
 		return &trouble{path, ErrReadOnly, fmt.Errorf("its mode is %v", info.Mode().Perm())}
 	case info.Size() == 0:
+		if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 { // SQLite would throw it away
+			return &trouble{path, ErrCorrupt, fmt.Errorf("it is empty, and %s-wal beside it is not", filepath.Base(path))}
+		}
 		return nil
 	}
 	head := make([]byte, len(magic))

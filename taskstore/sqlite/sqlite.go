@@ -66,6 +66,9 @@ type Store struct {
 
 	// What only the writer uses.
 	w                   *conn
+	place               place
+	looked              time.Time // at place
+	misplaced           error
 	lastTask, lastScope int64 // ids in use
 	failing             bool
 	transactions        atomic.Int64
@@ -139,6 +142,9 @@ func (s *Store) open(ctx context.Context) error {
 		sync = "synchronous(normal)"
 	}
 	var err error
+	if s.place, err = placeOf(s.path, s.lock); err != nil {
+		return err
+	}
 	if s.w, err = connect(ctx, s.path, sync, "cache_size(-16000)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)"); err != nil {
 		return err
 	}

@@ -63,9 +63,6 @@ func serve(cfg parley.Config, path string, hasty bool) error {
 	if err != nil {
 		return err
 	}
-	if err := hooks.Start(ctx); err != nil {
-		return err
-	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
@@ -74,7 +71,6 @@ func serve(cfg parley.Config, path string, hasty bool) error {
 		return err
 	}
 	err = host.Serve(ctx, httpL, grpcL)
-	hooks.Shutdown(ctx)
 	return err
 }
 
