@@ -75,6 +75,7 @@ var allowed = map[string][]string{
 	"conformance":              {"a2a", "agentcard", "binding/grpc", "client", "internal/op", "rules", grpc, proto},
 	"examples/stock":           {anything},
 	"agentcard":                {"a2a", "internal/jsonx", jcs, jose},
+	"audit":                    {"a2a"},
 	"telemetry":                {"a2a", "agent", "taskstore", otel},
 	"internal/netguard":        {ssrf},
 	"taskstore/postgres":       {"a2a", "taskstore", "internal/taskcodec", goose, pgx, uuid},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/audit"
 	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/internal/agents"
 	"github.com/parley-a2a/parley/push"
@@ -36,6 +37,7 @@ type serveCommand struct {
 	config     string
 	file       configFile
 	check      bool
+	audit      string
 	apiKeys    []string
 	auth       *auth.Authenticator // nil: nobody asks who calls
 	certFile   string
@@ -81,6 +83,7 @@ func (c *serveCommand) command() *cobra.Command {
 	fs.StringVar(&c.keyFile, "tls-key", "", "its key (`FILE`)")
 	fs.StringVar(&c.clientCA, "client-ca", "", "ask clients for a certificate of these authorities (`FILE`)")
 	fs.BoolVar(&c.cfg.BehindTLS, "behind-tls", false, "TLS ends before this host: serve other machines without it")
+	fs.StringVar(&c.audit, "audit-log", "", "append refusals, webhooks and cancels to this (`FILE`)")
 	fs.StringVar(&c.store, "store", "", "sqlite:PATH or memory:, by default a file for each agent (`URL`)")
 	fs.StringVar(&c.durability, "durability", "full", "full, or normal: a power failure may cost the last tasks (`WORD`)")
 	fs.DurationVar(&c.cfg.Retain, "retain", keptAge, "how long finished tasks are kept (`TIME`)")
@@ -164,6 +167,18 @@ func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstor
 	if c.auth != nil {
 		c.cfg.Wrap = func(s a2a.Service) a2a.Service { return telemetry.Service(c.auth.Service(s), o.Options) }
 		c.cfg.Authenticate = telemetry.Authenticate(c.auth.Authenticate, o.Options)
+	}
+	if c.audit != "" {
+		log, file, err := audit.Open(c.audit)
+		if err != nil {
+			return usage("--audit-log: %s", err.Error())
+		}
+		defer file.Close()
+		wrap := c.cfg.Wrap
+		c.cfg.Wrap = func(s a2a.Service) a2a.Service { return log.Service(wrap(s)) }
+		if c.cfg.Authenticate != nil {
+			c.cfg.Authenticate = log.Authenticate(c.cfg.Authenticate)
+		}
 	}
 	hooks, err := c.webhooks(ref, o)
 	if err != nil {
