@@ -116,9 +116,6 @@ func startHost(t *testing.T, s setup) (url, grpcAddr string) {
 		t.Fatal(err)
 	}
 	if hooks != nil {
-		if err := hooks.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
 	}
 	done := make(chan error, 1)
 	go func() { done <- host.Serve(ctx, httpL, grpcL) }()

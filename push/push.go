@@ -163,13 +163,13 @@ func orDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// Start reads from the store what is not delivered and begins to deliver it, and whatever comes after. It is
-// called once.
+// Start reads from the store what is not delivered and begins to deliver it, and whatever comes after. To call it again
+// does nothing: a host calls it for its Config.Push.
 func (p *Push) Start(ctx context.Context) error {
 	p.mu.Lock()
 	if p.started || p.stopping {
 		p.mu.Unlock()
-		return errors.New("push: Start was called before")
+		return nil
 	}
 	p.started = true
 	p.unhint = p.store.Notify(p.hint) // before the first scan, so that nothing falls between
