@@ -91,12 +91,17 @@ func newHost(t *testing.T, hasty bool) *host {
 	return h
 }
 
+var addresses sync.Map
+
 // freeAddress returns an address that stays free while nobody listens there: systems take the ports of outgoing
 // connections from higher ones.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(10000)))
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(5000)))
+		if _, taken := addresses.LoadOrStore(addr, true); taken { // by another test of this process
+			continue
+		}
 		if l, err := net.Listen("tcp", addr); err == nil {
 			_ = l.Close()
 			return addr
