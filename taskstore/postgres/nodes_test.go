@@ -118,8 +118,9 @@ func TestHints(t *testing.T) {
 	got := make(chan taskstore.Record)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	from := task(t, a, "t").Generation // before anything that has to come
 	go func() {
-		for rec, err := range fl.Follow(ctx, key("t"), task(t, a, "t").Generation) {
+		for rec, err := range fl.Follow(ctx, key("t"), from) {
 			if err != nil {
 				return
 			}
