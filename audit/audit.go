@@ -80,7 +80,7 @@ func (l *Log) write(ctx context.Context, what, task string, err error, more ...s
 	if err != nil {
 		attrs = append(attrs, slog.String("reason", a2a.AsError(err).ErrorReason()))
 	}
-	l.log.LogAttrs(ctx, slog.LevelInfo, what, append(attrs, more...)...)
+	l.log.LogAttrs(ctx, slog.LevelInfo, what, append(attrs, more...)...) //nolint:sloglint // one of the constants of the callers
 }
 
 // denial records a call that was refused because of who calls.

@@ -115,8 +115,6 @@ func startHost(t *testing.T, s setup) (url, grpcAddr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hooks != nil {
-	}
 	done := make(chan error, 1)
 	go func() { done <- host.Serve(ctx, httpL, grpcL) }()
 	t.Cleanup(func() {

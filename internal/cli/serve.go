@@ -173,7 +173,7 @@ func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstor
 		if err != nil {
 			return usage("--audit-log: %s", err.Error())
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // each line is written when it is logged
 		wrap := c.cfg.Wrap
 		c.cfg.Wrap = func(s a2a.Service) a2a.Service { return log.Service(wrap(s)) }
 		if c.cfg.Authenticate != nil {
