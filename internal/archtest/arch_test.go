@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 
 	"taskstore":           {"a2a", btree},
 	"taskstore/storetest": {"a2a", "taskstore", cmp},
-	"taskstore/sqlite":    {"a2a", "taskstore", goose, modernc},
+	"taskstore/sqlite":    {"a2a", "taskstore", "internal/taskcodec", goose, modernc},
 
 	"binding/jsonrpc":          {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
 	"binding/rest":             {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/taskcodec"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -177,7 +178,7 @@ func (p *pending) number(r *request) {
 		w := &r.written[i]
 		p.row.head.Generation++
 		w.Generation = p.row.head.Generation
-		if st, ok := w.status(); ok {
+		if st, ok := w.Status(); ok {
 			p.row.head.State, p.row.head.StatusGeneration = st.State, w.Generation
 			p.row.statusMS, p.row.keep = st.Timestamp.UnixMilli(), w.Keep
 		}
@@ -210,11 +211,11 @@ func (b *batch) add(p *pending, first *a2a.Task) (bool, error) {
 }
 
 // append writes records at the end of the log.
-func (b *batch) append(p *pending, records []written) error {
+func (b *batch) append(p *pending, records []taskcodec.Written) error {
 	for i := range records {
 		w := &records[i]
-		p.row.bytes += w.size()
-		if _, err := b.w.addRecord.exec(p.row.tid, w.Generation, w.kind, p.row.bytes, w.event, null(w.turn), null(w.Request)); err != nil {
+		p.row.bytes += w.Size()
+		if _, err := b.w.addRecord.exec(p.row.tid, w.Generation, w.Kind, p.row.bytes, w.Event, null(w.Turn), null(w.Request)); err != nil {
 			return err
 		}
 	}
@@ -306,13 +307,13 @@ func (b *batch) snapshot(p *pending) error {
 	if err := b.fold(p); err != nil {
 		return err
 	}
-	shot := encodeSnapshot(&p.state.Task)
-	if shot.size() > maxBlob { // the log has it all
+	shot := taskcodec.EncodeSnapshot(&p.state.Task)
+	if shot.Size() > maxBlob { // the log has it all
 		return nil
 	}
 	r := &p.row
-	r.snapBytes, r.snapSize = r.bytes, shot.size()
-	_, err := b.w.setSnapshot.exec(r.tid, r.head.Generation, r.bytes, r.head.StatusGeneration, flag(r.keep), shot.front, null(shot.artifacts))
+	r.snapBytes, r.snapSize = r.bytes, shot.Size()
+	_, err := b.w.setSnapshot.exec(r.tid, r.head.Generation, r.bytes, r.head.StatusGeneration, flag(r.keep), shot.Front, null(shot.Artifacts))
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/parley-a2a/parley/internal/taskcodec"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -232,9 +233,9 @@ func (ch *checker) log(t *task, shot *taskstore.State) (*taskstore.State, error)
 
 // same reports whether two folds are of one task at one point.
 func same(a, b *taskstore.State) bool {
-	x, y := encodeSnapshot(&a.Task), encodeSnapshot(&b.Task)
+	x, y := taskcodec.EncodeSnapshot(&a.Task), taskcodec.EncodeSnapshot(&b.Task)
 	return a.Generation == b.Generation && a.StatusGeneration == b.StatusGeneration &&
-		bytes.Equal(x.front, y.front) && bytes.Equal(x.artifacts, y.artifacts)
+		bytes.Equal(x.Front, y.Front) && bytes.Equal(x.Artifacts, y.Artifacts)
 }
 
 // check compares the task's row with what its log folds to.

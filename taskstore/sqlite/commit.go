@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-a2a/parley/internal/taskcodec"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -22,7 +23,7 @@ const (
 // request is a change, or a step of Expire, on its way through the queue.
 type request struct {
 	change  taskstore.Change // its records are those of written, so that they get their numbers
-	written []written
+	written []taskcodec.Written
 	values  []byte // JSON; nil: no values
 	config  []byte // of the webhook, JSON; nil: no webhook
 	size    int64
@@ -143,7 +144,7 @@ func newRequest(c taskstore.Change) (*request, error) {
 		return nil, err
 	}
 	for i := range r.written {
-		r.size += r.written[i].size() + int64(len(r.written[i].Request))
+		r.size += r.written[i].Size() + int64(len(r.written[i].Request))
 	}
 	if c.Values != nil {
 		if r.values, err = json.Marshal(c.Values); err != nil {

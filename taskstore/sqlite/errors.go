@@ -19,6 +19,7 @@ var (
 	ErrCorrupt     = errors.New("the database is damaged")
 	ErrReadOnly    = errors.New("the database cannot be written")
 	ErrNewer       = errors.New("the database was written by a newer version of Parley")
+	ErrSchema      = errors.New("the database was made by another version of Parley")
 	ErrLibrary     = errors.New("the SQLite library is too old")
 	ErrFull        = errors.New("no room left for the database")
 	ErrClosed      = errors.New("the store is closed")
@@ -32,6 +33,7 @@ var advice = map[error]string{
 	ErrCorrupt:     "restore the file from a backup, or move it away and begin with an empty one",
 	ErrReadOnly:    "let this user write the file and its folder, or name another file (--store)",
 	ErrNewer:       "run that version, or name another file (--store)",
+	ErrSchema:      "run that version, or move the file away and begin with an empty one",
 	ErrGone:        "put it back, or stop this host and begin with what is there; nothing is written meanwhile",
 	ErrFull:        "make room on the disk; what was recorded can still be read",
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/taskcodec"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -259,7 +260,7 @@ func TestDurability(t *testing.T) {
 
 // TestStates holds the numbers that the schema and the statements have written out.
 func TestStates(t *testing.T) {
-	if a2a.TaskStateSubmitted != 1 || a2a.TaskStateInputRequired != 6 || a2a.TaskStateAuthRequired != 8 || kindArtifact != 3 || keepFlag != 1<<4 {
+	if a2a.TaskStateSubmitted != 1 || a2a.TaskStateInputRequired != 6 || a2a.TaskStateAuthRequired != 8 || taskcodec.KindArtifact != 3 || taskcodec.KeepFlag != 1<<4 {
 		t.Error("statements.go and the migrations have other numbers")
 	}
 	for st := a2a.TaskStateSubmitted; st <= a2a.TaskStateAuthRequired; st++ {

@@ -149,7 +149,7 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	if err := s.w.prepare(append(s.w.reads.sources(), s.w.writes.sources()...)); err != nil {
-		return err
+		return &trouble{s.path, ErrSchema, err}
 	}
 	for q, n := range map[*stmt]*int64{s.w.lastTask: &s.lastTask, s.w.lastScope: &s.lastScope} {
 		if err := q.query(readInt(n)); err != nil {
