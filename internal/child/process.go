@@ -23,7 +23,13 @@ type Program struct {
 	Env  []string // all of its environment, NAME=VALUE, such as [Environment]
 	// Grace is how long it has between TERM and KILL: 2 s by default.
 	Grace time.Duration
+	// Memory is how many bytes its group may have resident, together: over that it is killed, and Err is
+	// [ErrMemory]. Zero: any number. It is looked at every 250 ms, and on Linux alone.
+	Memory int64
 }
+
+// ErrMemory says that a program was killed because its group had more memory than it may.
+var ErrMemory = errors.New("the program used more memory than it may")
 
 const (
 	maxTail  = 4 << 10                // of stderr, which is kept for the reason of a failure
@@ -49,6 +55,7 @@ type Process struct {
 	mu     sync.Mutex
 	ended  bool // its id, and that of its group, may be another's
 	killer *time.Timer
+	greedy bool // was killed for its memory
 	err    error
 }
 
@@ -64,7 +71,30 @@ func Start(p Program) (*Process, error) {
 	if err := c.start(); err != nil {
 		return nil, &startError{filepath.Base(p.Args[0]), err}
 	}
+	if p.Memory > 0 {
+		go c.watchMemory(p.Memory)
+	}
 	return c, nil
+}
+
+// watchMemory kills the group when it has more resident memory than limit.
+func (c *Process) watchMemory(limit int64) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-tick.C:
+		}
+		if resident(c.cmd.Process.Pid) > limit {
+			c.mu.Lock()
+			c.greedy = !c.ended
+			c.mu.Unlock()
+			c.kill()
+			return
+		}
+	}
 }
 
 func (c *Process) start() error {
@@ -119,6 +149,9 @@ func (c *Process) wait(stdin *os.File, read <-chan struct{}) {
 	killGroup(c.cmd.Process) // until the program is reaped, nobody else has the number of its group
 	if !reaped {
 		err = c.cmd.Wait()
+	}
+	if c.greedy {
+		err = ErrMemory
 	}
 	c.err, c.ended = err, true
 	if c.killer != nil {
