@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/rules"
@@ -141,9 +142,19 @@ func (p *probe) wrongInput(rule string, x *rules.Exchange, e *rules.Error, field
 		ok = ok || e.Number == int(a2a.StatusInvalidArgument)
 	}
 	p.hold(ok, "validate-error", x, e.String(), "-32602, HTTP 400, INVALID_ARGUMENT")
-	says := strings.Contains(strings.ToLower(e.Message), strings.ToLower(field)) || len(e.Fields) > 0
+	says := strings.Contains(letters(e.Message), letters(field)) || len(e.Fields) > 0
 	p.hold(says, "validate-says-which", x, rules.Clip(e.Message, 200), "the name of the field, "+field)
 	p.errors[rule] = e.Code
+}
+
+// letters returns the letters of s in lower case alone, so that "message ID" and message_id name the field messageId.
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
 }
 
 func (p *probe) contentType() {

@@ -368,6 +368,9 @@ func (p *probe) liveTasks() {
 	ea, _ := xa.Events()
 	eb, _ := xb.Events()
 	if len(ea) == 0 || len(eb) == 0 {
+		if e := xa.Failure(); e != nil {
+			p.fail("subscribe-first", xa, e.String(), "the Task, which has not ended")
+		}
 		return
 	}
 	p.hold(alive, "stream-independent", xa, "the task ended as a stream was closed", "no effect")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -18,27 +19,11 @@ import (
 // Check holds an exchange to the clauses that it shows by itself: the envelope, the media types, errors, the data in a
 // result, and the frames of a stream. What was asked for and whether it should have been granted is not judged here.
 func Check(x *Exchange) Verdict {
-	var v Verdict
-	if x.Err != "" && !x.Stream {
-		return v
+	l := Follow(x)
+	for _, f := range x.Frames {
+		l.Frame(f)
 	}
-	switch x.Binding {
-	case a2a.BindingJSONRPC:
-		v.rpc(x)
-	case a2a.BindingREST:
-		v.rest(x)
-	case a2a.BindingGRPC:
-		v.grpc(x)
-	}
-	if e := x.Failure(); e != nil {
-		v.hold(strings.TrimSpace(e.Message) != "", "error-message", "", "an error without a message", "a message for people")
-	} else if raw, _ := x.Result(); raw != nil {
-		v.data(x, raw, "")
-	}
-	if x.Stream {
-		v.stream(x)
-	}
-	return v
+	return l.End()
 }
 
 // rpc checks JSON-RPC over HTTP.
@@ -49,9 +34,6 @@ func (v *Verdict) rpc(x *Exchange) {
 		}
 		v.hold(mediaType(x.Header) == "application/json", "rpc-media-type", "", x.Header.Get("Content-Type"), "Content-Type: application/json")
 		v.envelope(x, x.Answer, "")
-	}
-	for i, f := range x.Frames {
-		v.envelope(x, f, fmt.Sprintf("frame %d", i+1))
 	}
 }
 
@@ -163,6 +145,12 @@ func (v *Verdict) info(e *Error, c a2a.ErrorCode, rule, path string) {
 	v.hold(e.Reason == c.Reason() && e.Domain == a2a.ErrorDomain, rule, path, got, want)
 }
 
+// ordinary reports whether a reason is that of an error which is not of A2A in particular: the specification gives it none
+// (sections 10.6 and 11.6), and what is wrong with such a request may still be said so.
+func ordinary(reason string) bool {
+	return slices.Contains([]string{"PARSE_ERROR", "INVALID_REQUEST", "METHOD_NOT_FOUND"}, reason)
+}
+
 // rest checks HTTP+JSON.
 func (v *Verdict) rest(x *Exchange) {
 	failed := x.Status >= 400
@@ -176,11 +164,6 @@ func (v *Verdict) rest(x *Exchange) {
 	}
 	if failed && !refused(x.Status) && x.Status != http.StatusNotFound || failed && json.Valid(x.Answer) {
 		v.restError(x.Answer, x.Status, "error")
-	}
-	for i, f := range x.Frames {
-		if _, err := x.event(f); err != nil {
-			v.restError(f, 0, fmt.Sprintf("frame %d", i+1))
-		}
 	}
 }
 
@@ -211,7 +194,7 @@ func (v *Verdict) restError(data []byte, status int, path string) {
 	if c, ok := a2a.CodeOfReason(e.Reason); ok && protocol(c) {
 		v.hold(e.Number == c.HTTP(), "error-rest-status", "", fmt.Sprint(e.Number), fmt.Sprintf("%d for %s", c.HTTP(), c.Reason()))
 		v.info(e, c, "error-rest-info", path)
-	} else if e.Domain == a2a.ErrorDomain && !ok {
+	} else if e.Domain == a2a.ErrorDomain && !ok && !ordinary(e.Reason) {
 		v.info(e, 0, "error-rest-info", path)
 	}
 }
@@ -233,21 +216,22 @@ func Demand(x *Exchange, want a2a.ErrorCode) Verdict {
 	return v
 }
 
-// grpc checks gRPC.
-func (v *Verdict) grpc(x *Exchange) {
-	for i, f := range x.Frames {
-		m := NewMessage(x.Op, true)
-		if m == nil {
-			return
-		}
-		path := fmt.Sprintf("message %d", i+1)
-		if err := proto.Unmarshal(f, m); err != nil {
-			v.fail("grpc-message", path, fmt.Sprintf("%v: % x", err, f[:min(len(f), 40)]), "the bytes of "+string(m.ProtoReflect().Descriptor().FullName()))
-			continue
-		}
-		where := unknown(m.ProtoReflect())
-		v.hold(where == "", "grpc-message", path, "a field that the proto has not, in "+where, "the fields of the proto")
+// message checks the bytes of a gRPC message.
+func (v *Verdict) message(x *Exchange, data []byte, path string) {
+	m := NewMessage(x.Op, true)
+	if m == nil {
+		return
 	}
+	if err := proto.Unmarshal(data, m); err != nil {
+		v.fail("grpc-message", path, fmt.Sprintf("%v: % x", err, data[:min(len(data), 40)]), "the bytes of "+string(m.ProtoReflect().Descriptor().FullName()))
+		return
+	}
+	where := unknown(m.ProtoReflect())
+	v.hold(where == "", "grpc-message", path, "a field that the proto has not, in "+where, "the fields of the proto")
+}
+
+// grpc checks the end of a call over gRPC.
+func (v *Verdict) grpc(x *Exchange) {
 	if x.Status == 0 || x.Err != "" {
 		return
 	}
@@ -258,7 +242,7 @@ func (v *Verdict) grpc(x *Exchange) {
 	if c, ok := a2a.CodeOfReason(e.Reason); ok && protocol(c) {
 		v.hold(x.Status == int(c.Status()), "error-grpc-status", "", a2a.Status(x.Status).String(), fmt.Sprintf("%s for %s", c.Status(), c.Reason()))
 		v.info(e, c, "error-grpc-info", "")
-	} else if e.Domain == a2a.ErrorDomain && !ok {
+	} else if e.Domain == a2a.ErrorDomain && !ok && !ordinary(e.Reason) {
 		v.info(e, 0, "error-grpc-info", "")
 	}
 }

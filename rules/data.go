@@ -211,7 +211,10 @@ func (d *dataCheck) typed(ok bool, path string, value any, want string) {
 	if d.overGRPC {
 		return
 	}
-	got, _ := json.Marshal(value)
-	d.v.hold(ok, "data-types", path, string(got), want)
+	if !ok {
+		got, _ := json.Marshal(value)
+		d.v.fail("data-types", path, string(got), want)
+	}
+	d.v.see("data-types")
 	d.v.see("data-required")
 }

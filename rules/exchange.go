@@ -270,8 +270,10 @@ func (x *Exchange) render(data []byte) (json.RawMessage, error) {
 	if err := proto.Unmarshal(data, m); err != nil {
 		return nil, err
 	}
-	return protojson.Marshal(m)
+	return renderMessage(m)
 }
+
+func renderMessage(m proto.Message) (json.RawMessage, error) { return protojson.Marshal(m) }
 
 // Streams reports whether the operation answers by a stream.
 func Streams(operation string) bool {

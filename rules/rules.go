@@ -31,9 +31,11 @@ type Clause struct {
 func (c *Clause) About(binding string) bool { return c.Only == nil || slices.Contains(c.Only, binding) }
 
 var byID = func() map[string]*Clause {
-	m := make(map[string]*Clause, len(All))
-	for i := range All {
-		m[All[i].ID] = &All[i]
+	m := make(map[string]*Clause, len(All)+len(ForClients))
+	for _, list := range [][]Clause{All, ForClients} {
+		for i := range list {
+			m[list[i].ID] = &list[i]
+		}
 	}
 	return m
 }()

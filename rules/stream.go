@@ -1,12 +1,8 @@
 package rules
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-
-	"github.com/parley-a2a/parley/a2a"
 )
 
 // event is what the clauses about streams read of a frame.
@@ -46,34 +42,8 @@ type streamCheck struct {
 	v         *Verdict
 	subscribe bool
 	first     event
-	artifacts []string
-	ended     bool // at a terminal state
-}
-
-// stream checks the frames of a stream.
-func (v *Verdict) stream(x *Exchange) {
-	if x.Binding != a2a.BindingGRPC {
-		v.hold(mediaType(x.Header) == "text/event-stream" && x.Status == http.StatusOK, "stream-media-type", "",
-			fmt.Sprintf("HTTP %d, %s", x.Status, mediaType(x.Header)), "200, text/event-stream")
-		v.hold(x.Bad == "", "stream-framing", "", x.Bad, "lines of fields, events ended by an empty line")
-	}
-	events, end := x.Events()
-	s := streamCheck{v: v, subscribe: x.Op == "SubscribeToTask"}
-	for i, raw := range events {
-		path := fmt.Sprintf("frame %d", i+1)
-		var e event
-		if json.Unmarshal(raw, &e) != nil {
-			v.fail("stream-framing", path, string(raw), "a StreamResponse")
-			return
-		}
-		v.data(x, raw, path)
-		if i == 0 {
-			s.begin(e, path)
-		} else {
-			s.update(e, path)
-		}
-	}
-	s.end(x, len(events), end)
+	artifacts map[string]bool // that were sent
+	ended     bool            // at a terminal state
 }
 
 func (s *streamCheck) begin(e event, path string) {
@@ -86,10 +56,17 @@ func (s *streamCheck) begin(e event, path string) {
 	}
 	if e.Task != nil {
 		for _, a := range e.Task.Artifacts {
-			s.artifacts = append(s.artifacts, a.ArtifactID)
+			s.sent(a.ArtifactID)
 		}
 		s.ended = Terminal(e.Task.Status.State)
 	}
+}
+
+func (s *streamCheck) sent(artifact string) {
+	if s.artifacts == nil {
+		s.artifacts = map[string]bool{}
+	}
+	s.artifacts[artifact] = true
 }
 
 func (e *event) kind() string {
@@ -127,9 +104,9 @@ func (s *streamCheck) update(e event, path string) {
 		taskID, contextID = e.ArtifactUpdate.TaskID, e.ArtifactUpdate.ContextID
 		id := e.ArtifactUpdate.Artifact.ArtifactID
 		if e.ArtifactUpdate.Append {
-			s.v.hold(slices.Contains(s.artifacts, id), "stream-append", path, "append to "+id, "an artifact that was sent before")
+			s.v.hold(s.artifacts[id], "stream-append", path, "append to "+id, "an artifact that was sent before")
 		}
-		s.artifacts = append(s.artifacts, id)
+		s.sent(id)
 	default:
 		if e.Task != nil && Terminal(e.Task.Status.State) {
 			s.ended = true
