@@ -50,7 +50,8 @@ var allowed = map[string][]string{
 
 	"internal/op":    {"a2a"},
 	"internal/sse":   {},
-	"internal/httpx": {"a2a", "internal/jsonx", "internal/op", "internal/sse"},
+	"internal/room":  {"a2a"},
+	"internal/httpx": {"a2a", "internal/jsonx", "internal/op", "internal/room", "internal/sse"},
 	"agent":          {"a2a", "internal/jsonx", uuid},
 	"extension":      {"a2a", jcs},
 
@@ -58,28 +59,36 @@ var allowed = map[string][]string{
 	"taskstore/storetest": {"a2a", "taskstore", cmp},
 	"taskstore/sqlite":    {"a2a", "taskstore", "internal/taskcodec", goose, modernc},
 
-	"binding/jsonrpc":          {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
-	"binding/rest":             {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
-	"binding/grpc":             {"a2a", "internal/op", genproto, grpc, proto, schema},
-	"server":                   {"a2a", "agent", "extension", "taskstore", jcs, uuid},
-	"approval":                 {"a2a", "agent", "extension", uuid},
-	"delegation":               {"a2a", "agent", "extension", "internal/netguard"},
-	"auth":                     {"a2a", "internal/netguard", "internal/op", grpc, jose},
-	"limits":                   {"a2a", rate},
-	"internal/child":           {"a2a", "agent", "golang.org/x/sys"},
-	"internal/child/childtest": {uuid},
-	"command":                  {"a2a", "agent", "internal/child", "internal/jsonx"},
-	"acp":                      {"a2a", "agent", "internal/child", "internal/jsonx", uuid},
-	"internal/taskcodec":       {"a2a", "taskstore"},
-	"rules":                    {"a2a", "internal/op", genproto, genprotoAPI, proto, schema},
-	"conformance":              {"a2a", "agentcard", "binding/grpc", "client", "internal/op", "rules", grpc, proto},
-	"examples/stock":           {anything},
-	"agentcard":                {"a2a", "internal/jsonx", jcs, jose},
-	"audit":                    {"a2a"},
-	"telemetry":                {"a2a", "agent", "taskstore", otel},
-	"internal/netguard":        {ssrf},
-	"taskstore/postgres":       {"a2a", "taskstore", "internal/taskcodec", goose, pgx, uuid},
-	"push":                     {"a2a", "taskstore", "internal/netguard", "internal/httpx", otel, uuid, rate, ssrf},
+	"binding/jsonrpc":               {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
+	"binding/rest":                  {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
+	"binding/grpc":                  {"a2a", "internal/op", "internal/room", genproto, grpc, proto, schema},
+	"server":                        {"a2a", "agent", "extension", "taskstore", jcs, uuid},
+	"approval":                      {"a2a", "agent", "extension", uuid},
+	"delegation":                    {"a2a", "agent", "extension", "internal/netguard"},
+	"auth":                          {"a2a", "internal/netguard", "internal/op", grpc, jose},
+	"limits":                        {"a2a", rate},
+	"internal/child":                {"a2a", "agent", "golang.org/x/sys"},
+	"internal/child/childtest":      {uuid},
+	"command":                       {"a2a", "agent", "internal/child", "internal/jsonx"},
+	"acp":                           {"a2a", "agent", "internal/child", "internal/jsonx", uuid},
+	"proxy":                         {"a2a", "agent", "auth", "client", "delegation", "extension", uuid},
+	"internal/taskcodec":            {"a2a", "taskstore"},
+	"rules":                         {"a2a", "internal/op", genproto, genprotoAPI, proto, schema},
+	"conformance":                   {"a2a", "agentcard", "binding/grpc", "client", "internal/op", "rules", grpc, proto},
+	"tap":                           {"a2a", "agentcard", "extension", "internal/op", "rules", proto},
+	"console":                       {"a2a", "agentcard", "binding/rest", "rules", "tap", "taskstore"},
+	"examples/stock":                {anything},
+	"examples/deployer":             {anything},
+	"examples/planner":              {anything},
+	"examples/testrunner":           {anything},
+	"examples/internal/issuer":      {jose, uuid},
+	"examples/internal/exampletest": {"a2a"},
+	"agentcard":                     {"a2a", "internal/jsonx", jcs, jose},
+	"audit":                         {"a2a"},
+	"telemetry":                     {"a2a", "agent", "taskstore", otel},
+	"internal/netguard":             {ssrf},
+	"taskstore/postgres":            {"a2a", "taskstore", "internal/taskcodec", goose, pgx, uuid},
+	"push":                          {"a2a", "taskstore", "internal/netguard", "internal/httpx", otel, uuid, rate, ssrf},
 
 	"client": {"a2a", "agentcard", "binding/grpc", "binding/jsonrpc", "binding/rest", "extension", "internal/httpx", "internal/op", grpc, uuid},
 
@@ -94,20 +103,25 @@ var allowed = map[string][]string{
 
 	"internal/archtest":   {},
 	"internal/crash":      {},
+	"internal/cells":      {},
+	"internal/pgtest":     {pgx},
+	"internal/natshints":  {"github.com/nats-io/nats.go"},
 	"internal/crash/host": {anything},
 	"internal/golden":     {anything},
 	"internal/script":     {"a2a", "agent"},
+	"internal/threats":    {},
 	"examples/greeter":    {".", "a2a", "agent"},
 	"interop/js":          {},
 	"interop/card":        {},
+	"interop/acp":         {},
 }
 
 // keptOut is what the root package must not link, however far down: whoever embeds a host would get it too.
 var keptOut = []string{
 	"database/sql", "testing", // a driver; a test suite
 	module + "/taskstore/sqlite", module + "/taskstore/postgres", module + "/taskstore/storetest",
-	module + "/acp", module + "/command", // bridges
-	module + "/tap", module + "/conformance", module + "/rules", // a web page, and what is for tools
+	module + "/acp", module + "/command", module + "/proxy", // bridges
+	module + "/tap", module + "/console", module + "/conformance", module + "/rules", // a web page, and what is for tools
 	module + "/internal/cli", module + "/internal/golden",
 	module + "/telemetry", "go.opentelemetry.io/otel/sdk", // whoever wants it wraps with it
 }
