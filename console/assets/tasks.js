@@ -1,0 +1,98 @@
+// The caller's tasks, those with the newest status first, as they change.
+
+import { a2a } from './api.js';
+import { button, h, later, Rows } from './dom.js';
+import { short, states, stateWords, when, words } from './format.js';
+import { state } from './parts.js';
+
+/** tasksView lists the tasks of one agent. */
+export function tasksView({ agent, go }) {
+  const service = a2a(agent.name);
+  const status = h('select', { 'aria-label': 'State', onchange: () => load() }, h('option', { value: '' }, 'Any state'),
+    states.map((s) => h('option', { value: `TASK_STATE_${s}` }, stateWords(s)[0])));
+  const context = h('input', { type: 'search', 'aria-label': 'Context', placeholder: 'Context id', oninput: () => soon() });
+  const count = h('span.muted', { role: 'status' });
+  const wrong = h('span.error', { role: 'alert' });
+  const rows = new Rows({
+    label: 'Tasks', kind: 'tasks', empty: 'There is no task. Say something to the agent in the conversation.', columns: [['State', ''], ['What was said last', ''], ['Context', 'mono wide'], ['Since', 'num']],
+    cells: (t) => [state(t.status?.state), words(t.status?.message?.parts) || words(t.history?.at(-1)?.parts) || t.id, t.contextId, when(t.status?.timestamp)],
+    open: (t) => go(`task/${encodeURIComponent(t.id)}`),
+    end: later(() => more()),
+  });
+  const el = h('div.view', h('div.tools', status, context, button('Refresh', () => load()), count, wrong), h('div.split', rows.el));
+  let [next, loading, timer, turn] = ['', false, 0, 0];
+
+  function soon() {
+    clearTimeout(timer);
+    timer = setTimeout(load, 250);
+  }
+
+  function query(pageToken) {
+    const q = { pageSize: 100, historyLength: 1 };
+    if (status.value) q.status = status.value;
+    if (context.value.trim()) q.contextId = context.value.trim();
+    if (pageToken) q.pageToken = pageToken;
+    return q;
+  }
+
+  // The first page is read anew; what was read beyond it stays where it is not in the way.
+  async function load() {
+    const mine = ++turn;
+    try {
+      const page = await service.tasks(query());
+      if (mine !== turn) return;
+      const chosen = rows.items[rows.at]?.id;
+      next = page.nextPageToken;
+      const known = new Map(rows.items.map((t) => [JSON.stringify(t), t])); // what did not change is not drawn anew
+      const items = (page.tasks ?? []).map((t) => known.get(JSON.stringify(t)) ?? t);
+      rows.set(items, items.findIndex((t) => t.id === chosen));
+      count.textContent = `${page.totalSize} ${page.totalSize === 1 ? 'task' : 'tasks'}`;
+      wrong.textContent = '';
+    } catch (e) {
+      wrong.textContent = e.message;
+    }
+  }
+
+  async function more() {
+    if (!next || loading) return;
+    loading = true;
+    const mine = turn;
+    try {
+      const page = await service.tasks(query(next));
+      if (mine !== turn) return;
+      next = page.nextPageToken;
+      rows.set(rows.items.concat(page.tasks ?? []));
+    } catch (e) {
+      wrong.textContent = e.message;
+    } finally {
+      loading = false;
+    }
+  }
+
+  return {
+    el, list: rows, search: () => context.focus(),
+    show: () => { load(); rows.el.focus(); },
+    changed: (what) => { if (what === 'tasks') soon(); },
+  };
+}
+
+/** line says an event of a task in one line: what it is, what it says, and when. */
+export function line(event, turn) {
+  if (event.statusUpdate) {
+    const s = event.statusUpdate.status ?? {};
+    const said = turn ? `You: ${words(turn.parts)}` : words(s.message?.parts);
+    return { sign: state(s.state), text: said, at: s.timestamp };
+  }
+  if (event.artifactUpdate) {
+    const { artifact: a = {}, append, lastChunk } = event.artifactUpdate;
+    const kind = append ? 'Chunk' : 'Artifact';
+    return { sign: h('span', lastChunk && append ? 'Last chunk' : kind), text: `${a.name || a.artifactId || ''}: ${words(a.parts)}` };
+  }
+  if (event.task) {
+    const t = event.task;
+    const asked = (t.history ?? []).map((m) => words(m.parts)).join(' · ');
+    return { sign: state(t.status?.state), text: asked || `Task ${t.id}`, at: t.status?.timestamp };
+  }
+  if (event.message) return { sign: h('span', short(event.message.role)), text: words(event.message.parts) };
+  return { sign: h('span', 'Unknown'), text: JSON.stringify(event).slice(0, 200) };
+}
