@@ -19,81 +19,115 @@ import (
 	"github.com/parley-a2a/parley/agentcard"
 )
 
-// published is what a host says of itself: the card, and what is served of it.
-type published struct {
+// front is what callers meet: a host under one configuration, at one pair of addresses. It does not change: another
+// configuration or address makes another one, and calls that are under way go on behind the one that they came by.
+type front struct {
+	given Config // by who made or changed the host
+	cfg   Config // with what Auth stands for
+	place place
+	svc   a2a.Service // the server behind limits, perhaps wrapped
+	mux   http.Handler
+
 	card    *a2a.AgentCard
 	json    *document // the card
 	catalog *document
+	hosts   map[string]bool // Host headers that are ours
 }
+
+// place is where a host is called: the addresses that are listened at, and in a group the agent's word on gRPC.
+type place struct{ http, grpc, tenant string }
 
 // Card returns the agent's card. It must not be changed.
-func (h *Host) Card() *a2a.AgentCard { return h.says().card }
+func (h *Host) Card() *a2a.AgentCard { return h.front.Load().card }
 
-func (h *Host) says() *published {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.published
+// open makes the front for a configuration and a place, with a card that is signed with all of the keys.
+func (h *Host) open(cfg Config, at place) (*front, error) {
+	f := &front{given: cfg, cfg: cfg.withAuth(), place: at}
+	if err := f.announce(); err != nil {
+		return nil, err
+	}
+	f.svc = h.limited(f.cfg.Rates, cfg.Public)
+	if cfg.Auth != nil {
+		f.svc = cfg.Auth.Service(f.svc)
+	}
+	if cfg.Wrap != nil {
+		f.svc = cfg.Wrap(f.svc)
+	}
+	if err := f.routes(h.serveReady); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
-// announce makes the card for the addresses that are listened at, and signs it with all of the keys.
-func (h *Host) announce(httpAddr, grpcAddr string) error {
-	card, hosts, err := h.buildCard(httpAddr, grpcAddr)
+// move makes the card for the addresses that are listened at.
+func (h *Host) move(at place) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.replace(h.front.Load().given, at)
+}
+
+func (h *Host) replace(cfg Config, at place) error {
+	f, err := h.open(cfg, at)
+	if err == nil {
+		h.front.Store(f)
+	}
+	return err
+}
+
+// announce makes the card.
+func (f *front) announce() error {
+	card, hosts, err := f.buildCard()
 	if err != nil {
 		return err
 	}
-	if err := h.sign(card); err != nil {
+	if err := f.sign(card); err != nil {
 		return err
 	}
-	p := &published{
-		card:    card,
-		json:    newDocument("application/json", card.AppendJSON(nil)),
-		catalog: newCatalog(listed{base: h.base(httpAddr), card: card}),
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.published, h.hosts = p, hosts
+	f.card, f.hosts = card, hosts
+	f.json = newDocument("application/json", card.AppendJSON(nil))
+	f.catalog = newCatalog(listed{base: f.cfg.base(f.place.http), card: card})
 	return nil
 }
 
 // sign signs a card unless there is nothing to sign with.
-func (h *Host) sign(card *a2a.AgentCard) error {
-	if len(h.cfg.CardKeys) == 0 {
+func (f *front) sign(card *a2a.AgentCard) error {
+	if len(f.cfg.CardKeys) == 0 {
 		return nil
 	}
-	return agentcard.Sign(card, h.cfg.CardKeys...)
+	return agentcard.Sign(card, f.cfg.CardKeys...)
 }
 
 // base returns the URL below which the host is reached over HTTP, without a slash at its end; empty if it is not.
-func (h *Host) base(httpAddr string) string {
+func (c *Config) base(httpAddr string) string {
 	switch {
-	case h.cfg.PublicURL != "":
-		return strings.TrimRight(h.cfg.PublicURL, "/")
+	case c.PublicURL != "":
+		return strings.TrimRight(c.PublicURL, "/")
 	case httpAddr != NoListen:
-		return scheme(h.cfg.TLS) + reachable(httpAddr)
+		return scheme(c.TLS) + reachable(httpAddr)
 	}
 	return ""
 }
 
 // grpcTarget returns how a card names a gRPC listener.
-func (h *Host) grpcTarget(addr string) string {
+func (c *Config) grpcTarget(addr string) string {
 	if addr == "" {
 		return ""
 	}
 	target := reachable(addr)
-	if host, _, _ := net.SplitHostPort(target); h.cfg.TLS != nil && isLoopback(host) {
+	if host, _, _ := net.SplitHostPort(target); c.TLS != nil && isLoopback(host) {
 		return "https://" + target // by itself a loopback address means plaintext
 	}
 	return target
 }
 
-func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]bool, error) {
-	c := &h.cfg
+func (f *front) buildCard() (*a2a.AgentCard, map[string]bool, error) {
+	c, httpAddr, grpcAddr := &f.cfg, f.place.http, f.place.grpc
 	streaming, push, extended := !c.NoStreaming, c.Push != nil, c.ExtendedCard != nil
 	card := &a2a.AgentCard{
 		Name: c.Name, Description: c.Description, Version: c.Version, Provider: c.Provider,
 		Capabilities: a2a.AgentCapabilities{
 			Streaming: &streaming, PushNotifications: &push, ExtendedAgentCard: &extended,
-			Extensions: append(h.extensions(), c.Extensions...),
+			Extensions: append(c.extensions(), c.Extensions...),
 		},
 		SecuritySchemes: c.SecuritySchemes, SecurityRequirements: c.SecurityRequirements,
 		DefaultInputModes: c.DefaultInputModes, DefaultOutputModes: c.DefaultOutputModes, Skills: c.Skills,
@@ -105,7 +139,7 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 		card.IconURL = &c.IconURL
 	}
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
-	if base := h.base(httpAddr); base != "" {
+	if base := c.base(httpAddr); base != "" {
 		u, err := url.Parse(base)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			return nil, nil, fmt.Errorf("parley: the public URL %q is not an absolute http or https URL", base)
@@ -118,13 +152,13 @@ func (h *Host) buildCard(httpAddr, grpcAddr string) (*a2a.AgentCard, map[string]
 	grpcURL := c.PublicGRPCURL
 	switch {
 	case grpcURL == "" && grpcAddr != NoListen:
-		grpcURL = h.grpcTarget(grpcAddr)
+		grpcURL = c.grpcTarget(grpcAddr)
 	case !strings.Contains(grpcURL, "://"):
-		grpcURL = h.grpcTarget(grpcURL)
+		grpcURL = c.grpcTarget(grpcURL)
 	}
 	if grpcURL != "" {
 		card.SupportedInterfaces = append(card.SupportedInterfaces,
-			&a2a.AgentInterface{URL: grpcURL, ProtocolBinding: a2a.BindingGRPC, ProtocolVersion: a2a.Version, Tenant: h.tenant})
+			&a2a.AgentInterface{URL: grpcURL, ProtocolBinding: a2a.BindingGRPC, ProtocolVersion: a2a.Version, Tenant: f.place.tenant})
 	}
 	if len(card.SupportedInterfaces) == 0 {
 		return nil, nil, errors.New("parley: nothing to serve: neither Listen nor GRPCListen is an address")
@@ -168,15 +202,19 @@ func (h *Host) extendedCard(ctx context.Context, caller a2a.Caller) (*a2a.AgentC
 		return nil, a2a.Errorf(a2a.ErrUnauthenticated,
 			"the extended agent card is for callers who authenticate, by one of the card's securitySchemes")
 	}
-	card, err := h.cfg.ExtendedCard(ctx, caller)
+	f := h.front.Load()
+	if f.cfg.ExtendedCard == nil {
+		return nil, a2a.ErrExtendedAgentCardNotConfigured
+	}
+	card, err := f.cfg.ExtendedCard(ctx, caller)
 	if err != nil {
 		return nil, err
 	}
 	if card == nil {
 		return nil, a2a.ErrExtendedAgentCardNotConfigured
 	}
-	out := fillUp(*card, h.Card())
-	if err := h.sign(out); err != nil {
+	out := fillUp(*card, f.card)
+	if err := f.sign(out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -239,9 +277,6 @@ func SkillsByScope(skills ...ScopedSkill) func(context.Context, a2a.Caller) (*a2
 	}
 }
 
-// serveCard serves the card (specification 8.2, 8.6).
-func (h *Host) serveCard(w http.ResponseWriter, r *http.Request) { h.says().json.ServeHTTP(w, r) }
-
 // document is what everybody may read, with what HTTP says of it. It does not change.
 type document struct {
 	mediaType string
@@ -276,9 +311,9 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // guard keeps browsers from driving a host: the Host header must be one of ours, so that a name that was
 // bound anew reaches nothing, and a page of another origin is refused.
-func (h *Host) guard(next http.Handler) http.Handler {
+func (f *front) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.ours(r.Host) {
+		if !f.ours(r.Host) {
 			plain(w, http.StatusForbidden, "this host does not answer to that Host header; set the public URL (PUBLIC_URL) to the name it is reached by")
 			return
 		}
@@ -293,18 +328,17 @@ func (h *Host) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (h *Host) ours(hostport string) bool {
+func (f *front) ours(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
 		host = strings.Trim(hostport, "[]")
 	}
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.hosts[strings.ToLower(host)]
+	return f.hosts[strings.ToLower(host)]
 }
 
-// routingWord makes an agent's routing word from its name: what is no letter, digit, - or _ becomes -.
-func routingWord(name string) string {
+// RoutingWord makes an agent's routing word from its name, as Config.AgentName has by default: what is no letter, digit, -
+// or _ becomes -.
+func RoutingWord(name string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(name) {
 		switch {

@@ -269,7 +269,8 @@ func TestVersionAbsent(t *testing.T) {
 	})
 }
 
-// TestParkedTasks is the other half of case 40: thousands of parked tasks hold neither goroutines nor descriptors.
+// TestParkedTasks is the other half of case 40: thousands of parked tasks hold neither goroutines nor descriptors, and of
+// memory what their record takes.
 func TestParkedTasks(t *testing.T) {
 	n := 10_000
 	if testing.Short() {
@@ -294,12 +295,14 @@ func TestParkedTasks(t *testing.T) {
 	}
 	park(80)
 	settle(t)
-	goroutines, files, _ := level(t)
+	goroutines, files, heap := level(t)
 	park(n)
 	settle(t)
-	g2, f2, _ := level(t)
-	t.Logf("%d tasks parked; goroutines %d → %d, descriptors %d → %d", n, goroutines, g2, files, f2)
-	if g2 > goroutines+50 || f2 > files+20 {
-		t.Errorf("goroutines %d → %d, descriptors %d → %d", goroutines, g2, files, f2)
+	g2, f2, h2 := level(t)
+	each := (int64(h2) - int64(heap)) / int64(n)
+	t.Logf("%d tasks parked; goroutines %d → %d, descriptors %d → %d, heap %d → %d MiB, %d bytes for each",
+		n, goroutines, g2, files, f2, heap>>20, h2>>20, each)
+	if g2 > goroutines+50 || f2 > files+20 || each > 8<<10 {
+		t.Error("they hold more than that")
 	}
 }

@@ -70,25 +70,22 @@ func newCatalogAt(base string, agents ...listed) *document {
 	return d
 }
 
-// serveCatalog serves the list of the host's agents.
-func (h *Host) serveCatalog(w http.ResponseWriter, r *http.Request) { h.says().catalog.ServeHTTP(w, r) }
-
 // serveKeys serves the set of the card's keys at [KeySetPath], and at the keys' SetURLs where those are URLs of this
 // host: as callers see them, the public URL comes first.
-func (h *Host) serveKeys(mux *http.ServeMux) error {
-	if len(h.cfg.CardKeys) == 0 {
+func (f *front) serveKeys(mux *http.ServeMux) error {
+	if len(f.cfg.CardKeys) == 0 {
 		return nil
 	}
-	set, err := agentcard.JWKS(h.cfg.CardKeys...)
+	set, err := agentcard.JWKS(f.cfg.CardKeys...)
 	if err != nil {
 		return err
 	}
 	doc := newDocument("application/jwk-set+json", set)
 	mux.Handle(KeySetPath, doc)
-	for _, k := range h.cfg.CardKeys {
-		path, ours := strings.CutPrefix(k.SetURL, strings.TrimRight(h.cfg.PublicURL, "/")+"/")
+	for _, k := range f.cfg.CardKeys {
+		path, ours := strings.CutPrefix(k.SetURL, strings.TrimRight(f.cfg.PublicURL, "/")+"/")
 		path = "/" + path
-		if h.cfg.PublicURL == "" || !ours || path == KeySetPath {
+		if f.cfg.PublicURL == "" || !ours || path == KeySetPath {
 			continue
 		}
 		u, err := url.Parse(path)

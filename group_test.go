@@ -135,3 +135,125 @@ func TestGroupRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupChanges: agents are added, changed and removed while a group serves. A removed one takes no more messages and
+// ends what it is at, with its streams.
+func TestGroupChanges(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	begun, hold := make(chan struct{}, 100), make(chan struct{})
+	newHost := func(name string, a agent.Agent) *parley.Host {
+		h, err := parley.New(parley.Config{Name: name, Log: quiet}, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	slow := newHost("Slow", agent.Func(func(context.Context, *agent.Request, *agent.Updater) error {
+		begun <- struct{}{}
+		<-hold
+		return nil
+	}))
+	g, err := parley.NewGroup(parley.Config{Listen: "127.0.0.1:0", GRPCListen: "127.0.0.1:0", Log: quiet}, slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	httpL, grpcL, err := g.Listeners(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(ctx, httpL, grpcL) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	base := "http://" + httpL.Addr().String()
+	dial := func(name, binding string) *client.Client {
+		c, err := client.New(ctx, base+"/agents/"+name+a2a.CardPath, client.Options{Transports: []string{binding}, OnlyExtensions: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ask := func() *a2a.SendMessageRequest {
+		return &a2a.SendMessageRequest{Message: &a2a.Message{Role: a2a.RoleUser, Parts: []*a2a.Part{a2a.TextPart("x")}}}
+	}
+	if err := g.Remove(ctx, slow); err == nil {
+		t.Error("the last agent was removed")
+	}
+	if err := g.Add(newHost("slow", says("x"))); err == nil {
+		t.Error("two agents of one name")
+	}
+
+	other := newHost("Other", says("Other"))
+	if err := g.Add(other); err != nil {
+		t.Fatal(err)
+	}
+	for _, binding := range []string{a2a.BindingJSONRPC, a2a.BindingREST, a2a.BindingGRPC} {
+		if _, err := dial("other", binding).SendMessage(ctx, ask()); err != nil {
+			t.Errorf("%s: %v", binding, err)
+		}
+	}
+	err = other.Update(func(c *parley.Config) {
+		c.Name, c.AgentName, c.PublicURL, c.Rates.Rate, c.Rates.Burst, c.Rates.Loopback = "Changed", "another", "http://elsewhere.example", 0.001, 1, true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := dial("other", a2a.BindingGRPC)
+	if c.Card().Name != "Changed" || !strings.HasPrefix(c.Card().SupportedInterfaces[0].URL, base+"/agents/other/") {
+		t.Errorf("the card is %s", c.Card().Raw)
+	}
+	_, first := c.SendMessage(ctx, ask())
+	if _, err := c.SendMessage(ctx, ask()); first != nil || !errors.Is(err, a2a.ErrResourceExhausted) {
+		t.Errorf("the new rate is not in effect: %v, %v", first, err)
+	}
+	if err := other.Update(func(c *parley.Config) { c.Name = "" }); err == nil || other.Card().Name != "Changed" {
+		t.Errorf("a host without a name: %v, %q", err, other.Card().Name)
+	}
+
+	ended := make(chan a2a.TaskState, 1)
+	stream := dial("slow", a2a.BindingJSONRPC)
+	go func() {
+		var task a2a.Task
+		for e, err := range stream.SendStreamingMessage(ctx, ask()) {
+			if err != nil {
+				t.Errorf("the stream: %v", err)
+				break
+			}
+			task.Apply(e.Event)
+		}
+		ended <- task.Status.State
+	}()
+	<-begun
+	removed := make(chan error, 1)
+	go func() { removed <- g.Remove(ctx, slow) }()
+	now := ask()
+	now.Configuration = &a2a.SendMessageConfiguration{ReturnImmediately: true}
+	for _, binding := range []string{a2a.BindingJSONRPC, a2a.BindingREST, a2a.BindingGRPC} {
+		c := dial("slow", binding)
+		for !refused(c.SendMessage(ctx, now)) { // until the removal has begun
+		}
+	}
+	if items := catalogItems(t, base); len(items) != 1 {
+		t.Errorf("the catalog has %d agents", len(items))
+	}
+	close(hold)
+	if state := <-ended; state != a2a.TaskStateCompleted {
+		t.Errorf("the task is %v", state)
+	}
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if _, err := client.FetchCard(ctx, base+"/agents/slow"+a2a.CardPath, client.Options{}); !errors.Is(err, client.ErrCardNotFound) {
+		t.Errorf("the agent is still there: %v", err)
+	}
+	if err := g.Add(newHost("Slow", says("again"))); err != nil {
+		t.Error(err)
+	}
+}
+
+func refused(_ a2a.SendMessageResult, err error) bool { return errors.Is(err, a2a.ErrUnavailable) }

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,7 +57,7 @@ type Config struct {
 	DefaultOutputModes []string          // default text/plain and application/json
 	Extensions         []*a2a.AgentExtension
 	NoStreaming        bool // do not offer streams
-	// SecuritySchemes says how callers authenticate, which is up to Authenticate, and SecurityRequirements which of the
+	// SecuritySchemes says how callers authenticate, which is up to Auth or Authenticate, and SecurityRequirements which of the
 	// schemes they must use. An extended card needs a scheme (specification 13.3).
 	SecuritySchemes      map[string]a2a.SecurityScheme
 	SecurityRequirements []*a2a.SecurityRequirement
@@ -80,7 +81,10 @@ type Config struct {
 	// callers reach the host through proxies. PublicURL may have a path, below which a proxy finds us.
 	PublicURL, PublicGRPCURL string
 
-	// Authenticate identifies callers; nil: everybody is the same anonymous caller.
+	// Auth identifies callers and says what they may do: it stands for Authenticate, SecuritySchemes, SecurityRequirements and
+	// Rates.Check, each of which may be set besides in its place, and has its rules looked at before each operation.
+	Auth *auth.Authenticator
+	// Authenticate identifies callers where Auth does not; with neither, everybody is the same anonymous caller.
 	Authenticate a2a.Authenticate
 	// Public says that anonymous callers are strangers to each other: none may list tasks. Without an
 	// authenticator, a host that listens beyond loopback must set it.
@@ -110,6 +114,9 @@ type Config struct {
 	MaxBody int64 // bytes of a request; default 10 MiB
 	// Queue is how many messages may wait for tasks that are working; zero: they are refused.
 	Queue int
+	// Drain is how long /readyz says 503 before a shutdown begins, so that a load balancer leaves this host out first;
+	// default 0.
+	Drain time.Duration
 	// Grace is how long runs may go on after a shutdown began; default 10 s.
 	Grace time.Duration
 	// Log gets what callers do not; default slog.Default.
@@ -119,7 +126,7 @@ type Config struct {
 func (c *Config) defaults() {
 	c.Description = cmp.Or(c.Description, c.Name)
 	c.Version = cmp.Or(c.Version, "0.1.0")
-	c.AgentName = cmp.Or(c.AgentName, routingWord(c.Name))
+	c.AgentName = cmp.Or(c.AgentName, RoutingWord(c.Name))
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	c.GRPCListen = cmp.Or(c.GRPCListen, DefaultGRPCListen)
 	c.MaxBody = cmp.Or(c.MaxBody, 10<<20)
@@ -141,20 +148,37 @@ func (c *Config) defaults() {
 	}
 }
 
+// withAuth returns the configuration with what Auth stands for.
+func (c Config) withAuth() Config {
+	if c.Auth == nil {
+		return c
+	}
+	if c.Authenticate == nil {
+		c.Authenticate = c.Auth.Authenticate
+	}
+	if c.SecuritySchemes == nil {
+		c.SecuritySchemes = c.Auth.SecuritySchemes()
+	}
+	if c.SecurityRequirements == nil {
+		c.SecurityRequirements = c.Auth.SecurityRequirements()
+	}
+	if c.Rates.Check == nil {
+		c.Rates.Check = c.Auth.Valid
+	}
+	return c
+}
+
 // Host is an agent on A2A. It is an http.Handler that serves the card, JSON-RPC and REST; RegisterGRPC adds
 // the third binding to a gRPC server.
 type Host struct {
-	cfg    Config
 	server *server.Server
-	svc    a2a.Service // server, perhaps wrapped
-	tenant string      // on gRPC interfaces, where a Group has several agents
 	grpc   *grpcbinding.Handler
-	mux    http.Handler
+	front  atomic.Pointer[front]
 
-	mu        sync.RWMutex
-	published *published
-	hosts     map[string]bool // Host headers that are ours
-	draining  bool
+	mu       sync.Mutex // of changes
+	rates    limits.Options
+	within   a2a.Service // the server within the rates
+	draining atomic.Bool
 }
 
 // New returns a host that is ready to serve. Call Shutdown when it is no longer needed.
@@ -163,12 +187,19 @@ func New(cfg Config, a agent.Agent) (*Host, error) {
 		return nil, errors.New("parley: Config.Name is required")
 	}
 	cfg.defaults()
-	h := &Host{cfg: cfg}
+	h := new(Host)
 	extended := h.extendedCard
 	if cfg.ExtendedCard == nil {
 		extended = nil
 	}
-	srv, err := server.New(server.Config{
+	at := place{http: cfg.Listen, grpc: cfg.GRPCListen}
+	first := &front{given: cfg, cfg: cfg.withAuth(), place: at}
+	if err := first.announce(); err != nil { // the server asks for the card while it starts
+		return nil, err
+	}
+	h.front.Store(first)
+	var err error
+	h.server, err = server.New(server.Config{
 		Agent: a, Name: cfg.AgentName, Store: cfg.Store, Card: h.Card, ExtendedCard: extended,
 		Log: cfg.Log, Limits: cfg.Limits, Times: cfg.Times, Queue: cfg.Queue, NoAnonymousLists: cfg.Public,
 		Retain: cfg.Retain, Replay: cfg.Replay, Push: cfg.Push,
@@ -176,61 +207,115 @@ func New(cfg Config, a agent.Agent) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	rates := cfg.Rates
-	rates.Loopback = rates.Loopback || cfg.Public // strangers may come through a proxy on this machine
-	h.server, h.svc = srv, limits.Service(srv, rates)
-	if cfg.Wrap != nil {
-		h.svc = cfg.Wrap(h.svc)
-	}
-	h.grpc = grpcbinding.NewHandler(h.svc, grpcbinding.HandlerOptions{Authenticate: cfg.Authenticate, Log: cfg.Log})
-	if err := h.announce(cfg.Listen, cfg.GRPCListen); err != nil {
-		return nil, err
-	}
-	if h.mux, err = h.routes(); err != nil {
+	h.grpc = grpcbinding.NewHandler(h.Service(), grpcbinding.HandlerOptions{Authenticate: h.authenticate, Log: cfg.Log})
+	if err := h.replace(cfg, at); err != nil {
 		return nil, err
 	}
 	return h, nil
 }
 
+// Update changes a host's configuration while it serves: what the card says and the keys that sign it, how callers
+// authenticate and what they may do, Rates, Wrap, MaxBody and Grace. change gets the present configuration to change it. All else stays as it
+// is, whatever change does to it: the agent's name, its store and webhooks, what tasks may use, the addresses and TLS.
+// After an error nothing has changed. Calls that are under way are not touched.
+func (h *Host) Update(change func(*Config)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.front.Load()
+	cfg := now.given
+	change(&cfg)
+	if cfg.Name == "" {
+		return errors.New("parley: Config.Name is required")
+	}
+	cfg.AgentName, cfg.Store, cfg.Push, cfg.Public = now.cfg.AgentName, now.cfg.Store, now.cfg.Push, now.cfg.Public
+	cfg.Listen, cfg.GRPCListen, cfg.PublicURL, cfg.PublicGRPCURL = now.cfg.Listen, now.cfg.GRPCListen, now.cfg.PublicURL, now.cfg.PublicGRPCURL
+	cfg.TLS, cfg.BehindTLS, cfg.Limits, cfg.Times = now.cfg.TLS, now.cfg.BehindTLS, now.cfg.Limits, now.cfg.Times
+	if now.cfg.ExtendedCard == nil {
+		cfg.ExtendedCard = nil // the server was not told that there is one
+	}
+	cfg.defaults()
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	return h.replace(cfg, now.place)
+}
+
+// limited returns the server within rates: as before, with what it knows of callers, if they are the same.
+func (h *Host) limited(rates limits.Options, public bool) a2a.Service {
+	rates.Loopback = rates.Loopback || public // strangers may come through a proxy on this machine
+	same := func(a, b limits.Options) bool {
+		return a.Rate == b.Rate && a.Burst == b.Burst && a.Streams == b.Streams && a.Callers == b.Callers &&
+			a.Loopback == b.Loopback && (a.Check == nil) == (b.Check == nil)
+	}
+	if h.within != nil && same(h.rates, rates) {
+		return h.within
+	}
+	h.rates = rates
+	if rates.Check != nil {
+		rates.Check = func(ctx context.Context) error {
+			if check := h.config().Rates.Check; check != nil {
+				return check(ctx)
+			}
+			return nil
+		}
+	}
+	h.within = limits.Service(h.server, rates)
+	return h.within
+}
+
+// config is the present configuration. It is not changed.
+func (h *Host) config() *Config { return &h.front.Load().cfg }
+
 // Service returns the host's operations, for callers in the same process.
-func (h *Host) Service() a2a.Service { return h.svc }
+func (h *Host) Service() a2a.Service {
+	return router(func(string) (a2a.Service, error) { return h.front.Load().svc, nil })
+}
+
+// authenticate asks whoever the present configuration says.
+func (h *Host) authenticate(ctx context.Context, info *a2a.CallInfo) error {
+	if ask := h.config().Authenticate; ask != nil {
+		return ask(ctx, info)
+	}
+	return nil
+}
 
 // RegisterGRPC adds the gRPC binding to a server that was made with [GRPCServerOptions].
 func (h *Host) RegisterGRPC(s grpc.ServiceRegistrar) { h.grpc.Register(s) }
 
 // GRPCServerOptions are the options that a gRPC server needs to carry the binding.
-func (h *Host) GRPCServerOptions() []grpc.ServerOption { return h.cfg.grpcOptions() }
+func (h *Host) GRPCServerOptions() []grpc.ServerOption { return h.config().grpcOptions() }
 
 func (c *Config) grpcOptions() []grpc.ServerOption {
 	return append(grpcbinding.ServerOptions(), grpc.MaxRecvMsgSize(int(c.MaxBody)))
 }
 
 // ServeHTTP implements http.Handler.
-func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.front.Load().mux.ServeHTTP(w, r) }
 
-func (h *Host) routes() (http.Handler, error) {
-	opts := jsonrpc.Options{Authenticate: h.cfg.Authenticate, Log: h.cfg.Log, MaxBody: h.cfg.MaxBody}
-	rpc := jsonrpc.NewHandler(h.svc, opts)
+func (f *front) routes(ready http.HandlerFunc) error {
+	opts := jsonrpc.Options{Authenticate: f.cfg.Authenticate, Log: f.cfg.Log, MaxBody: f.cfg.MaxBody}
+	rpc := jsonrpc.NewHandler(f.svc, opts)
 	mux := http.NewServeMux()
-	mux.HandleFunc(a2a.CardPath, h.serveCard)
-	mux.HandleFunc(CatalogPath, h.serveCatalog)
+	mux.Handle(a2a.CardPath, f.json) // specification 8.2, 8.6
+	mux.Handle(CatalogPath, f.catalog)
 	mux.Handle("/{$}", rpc)
 	mux.Handle("/a2a/jsonrpc", rpc)
 	mux.Handle("/a2a/jsonrpc/{$}", rpc)
-	mux.Handle("/a2a/rest/", http.StripPrefix("/a2a/rest", rest.NewHandler(h.svc, opts)))
+	mux.Handle("/a2a/rest/", http.StripPrefix("/a2a/rest", rest.NewHandler(f.svc, opts)))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", h.serveReady)
-	if err := h.serveKeys(mux); err != nil {
-		return nil, err
+	mux.HandleFunc("GET /readyz", ready)
+	if err := f.serveKeys(mux); err != nil {
+		return err
 	}
-	return h.guard(mux), nil
+	f.mux = f.guard(mux)
+	return nil
 }
 
 // extensions are those that the host can keep. Where nobody says who calls, strangers could use each other's message
 // ids, so there is no safe retry.
-func (h *Host) extensions() []*a2a.AgentExtension {
+func (c *Config) extensions() []*a2a.AgentExtension {
 	return slices.DeleteFunc(append(extension.Declare(), extension.Declaration(extension.ChunkIntegrity)), func(x *a2a.AgentExtension) bool {
-		return x.URI == extension.SafeRetry && h.cfg.Public && h.cfg.Authenticate == nil
+		return x.URI == extension.SafeRetry && c.Public && c.Authenticate == nil
 	})
 }
 
@@ -241,11 +326,10 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n"))
 }
 
-func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) {
-	h.mu.RLock()
-	draining := h.draining
-	h.mu.RUnlock()
-	if draining {
+func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) { serveReady(w, &h.draining) }
+
+func serveReady(w http.ResponseWriter, draining *atomic.Bool) {
+	if draining.Load() {
 		plain(w, http.StatusServiceUnavailable, "shutting down")
 		return
 	}
@@ -254,10 +338,10 @@ func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) {
 
 // Listeners opens what the configuration says to listen at, which the card then names. One that is NoListen is nil.
 func (h *Host) Listeners(ctx context.Context) (httpL, grpcL net.Listener, err error) {
-	if httpL, grpcL, err = h.cfg.listeners(ctx); err != nil {
+	if httpL, grpcL, err = h.config().listeners(ctx); err != nil {
 		return nil, nil, err
 	}
-	return httpL, grpcL, h.announce(address(httpL), address(grpcL))
+	return httpL, grpcL, h.move(place{http: address(httpL), grpc: address(grpcL)})
 }
 
 // Check returns an error if the configuration asks for an address that this host may not open to other machines.
@@ -313,7 +397,7 @@ func (c *Config) checkListen(addr string) error {
 		return nil
 	case c.TLS == nil && !c.BehindTLS:
 		return fmt.Errorf("parley: %s is reachable from other machines, and this host has no TLS: listen at 127.0.0.1, configure a certificate (--tls-cert, --tls-key), or say that TLS ends before this host (--behind-tls)", addr)
-	case c.Authenticate != nil || c.Public:
+	case c.Authenticate != nil || c.Auth != nil || c.Public:
 		return nil
 	}
 	return fmt.Errorf("parley: %s is reachable from other machines, and this host does not ask who calls: listen at 127.0.0.1, set an authenticator, or say that the agent is public (--anonymous)", addr)
@@ -322,18 +406,18 @@ func (c *Config) checkListen(addr string) error {
 // Serve serves on the listeners until ctx ends, then lets runs finish for the grace and returns nil. A nil
 // listener is left out. The card names the listeners' addresses where no public URL is configured.
 func (h *Host) Serve(ctx context.Context, httpL, grpcL net.Listener) error {
-	if err := h.announce(address(httpL), address(grpcL)); err != nil {
+	if err := h.move(place{http: address(httpL), grpc: address(grpcL)}); err != nil {
 		return err
 	}
 	if err := h.startPush(ctx); err != nil {
 		return err
 	}
-	return h.cfg.serve(ctx, h, h.RegisterGRPC, h.shutdownAll, httpL, grpcL)
+	return h.config().serve(ctx, h, h.RegisterGRPC, &h.draining, h.shutdownAll, httpL, grpcL)
 }
 
 // startPush starts to deliver to webhooks.
 func (h *Host) startPush(ctx context.Context) error {
-	if d, ok := h.cfg.Push.(delivery); ok {
+	if d, ok := h.config().Push.(delivery); ok {
 		return d.Start(context.WithoutCancel(ctx))
 	}
 	return nil
@@ -342,7 +426,7 @@ func (h *Host) startPush(ctx context.Context) error {
 // shutdownAll shuts the host down and then lets the last webhooks out.
 func (h *Host) shutdownAll(ctx context.Context) {
 	h.Shutdown(ctx)
-	if d, ok := h.cfg.Push.(delivery); ok {
+	if d, ok := h.config().Push.(delivery); ok {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		d.Shutdown(last)
@@ -351,7 +435,8 @@ func (h *Host) shutdownAll(ctx context.Context) {
 
 // serve serves a handler and a gRPC service on the listeners until ctx ends, and then shuts them down.
 func (c *Config) serve(
-	ctx context.Context, handler http.Handler, register func(grpc.ServiceRegistrar), shutdown func(context.Context), httpL, grpcL net.Listener,
+	ctx context.Context, handler http.Handler, register func(grpc.ServiceRegistrar), draining *atomic.Bool,
+	shutdown func(context.Context), httpL, grpcL net.Listener,
 ) error {
 	hs := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
@@ -360,7 +445,7 @@ func (c *Config) serve(
 	}
 	options := c.grpcOptions()
 	if c.TLS != nil {
-		hs.TLSConfig, hs.Handler = c.TLS.Clone(), auth.KeepCertificate(handler)
+		hs.TLSConfig, hs.Handler = c.TLS.Clone(), strict(handler)
 		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS.Clone())))
 	}
 	gs := grpc.NewServer(options...)
@@ -381,6 +466,10 @@ func (c *Config) serve(
 	var err error
 	select {
 	case <-ctx.Done():
+		draining.Store(true)
+		if c.Drain > 0 {
+			<-time.After(c.Drain)
+		}
 	case err = <-failed:
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Grace)
@@ -388,6 +477,14 @@ func (c *Config) serve(
 	shutdown(grace)
 	closeServers(hs, gs)
 	return err
+}
+
+// strict tells browsers to come back by TLS only (RFC 6797).
+func strict(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		next.ServeHTTP(w, r)
+	})
 }
 
 // closeServers lets the last answers out and ends what then is still open.
@@ -416,9 +513,7 @@ func address(l net.Listener) string {
 // Shutdown ends the host's agent: new messages are refused as unavailable, runs may finish until ctx ends,
 // and the rest is recorded as interrupted by a restart. The store stays open: who made it closes it.
 func (h *Host) Shutdown(ctx context.Context) {
-	h.mu.Lock()
-	h.draining = true
-	h.mu.Unlock()
+	h.draining.Store(true)
 	h.server.Shutdown(ctx)
 }
 
@@ -437,7 +532,7 @@ func ListenAndServe(ctx context.Context, cfg Config, a agent.Agent) error {
 		return err
 	}
 	for _, i := range h.Card().SupportedInterfaces {
-		h.cfg.Log.Info("serving", "agent", h.cfg.Name, "binding", i.ProtocolBinding, "url", i.URL)
+		h.config().Log.Info("serving", "agent", h.config().Name, "binding", i.ProtocolBinding, "url", i.URL)
 	}
 	return h.Serve(ctx, httpL, grpcL)
 }

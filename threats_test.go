@@ -3,6 +3,7 @@ package parley_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +13,9 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"os"
+	"net/http/httptest"
 	"path/filepath"
-	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -32,9 +33,12 @@ import (
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/internal/golden"
 	"github.com/parley-a2a/parley/limits"
 	"github.com/parley-a2a/parley/push"
+	"github.com/parley-a2a/parley/taskstore"
+	"github.com/parley-a2a/parley/taskstore/sqlite"
 )
 
 // The rows of docs/threats.md that a host on sockets shows, one test each, on every binding. Other rows, and other sides
@@ -689,80 +693,198 @@ func TestThreatB10(t *testing.T) {
 // from another origin, not as a form.
 func TestThreatB11(t *testing.T) {
 	h := startHost(t, hostOptions{})
-	bodies := map[string]string{
-		"/":                        `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + message(`{"echo":true}`) + `}`,
-		"/a2a/jsonrpc":             `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + message(`{"echo":true}`) + `}`,
-		"/a2a/rest/message:send":   message(`{"echo":true}`),
-		"/a2a/rest/message:stream": message(`{"echo":true}`),
+	call := func(method string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + message(`{"echo":true}`) + `}`
 	}
-	const media = "application/json"
-	for path, body := range bodies {
-		for _, c := range []struct {
-			host, origin, media string
-			status              int
-		}{
-			{"evil.example", "", media, 403},
-			{"evil.example:80", "http://evil.example", media, 403},
-			{"127.0.0.1.evil.example", "", media, 403},
-			{"", "https://evil.example", media, 403},
-			{"", "null", media, 403},
-			{"", "http://localhost:1", media, 403},
-			{"", "", "text/plain", 415},
-			{"", "", "text/plain; application/json", 415},
-			{"", "", "application/x-www-form-urlencoded", 415},
-			{"", "", "multipart/form-data; boundary=x", 415},
-			{"", "", "", 415},
-		} {
-			header := []string{"A2A-Version", "1.0"}
-			for name, value := range map[string]string{"Host": c.host, "Origin": c.origin, "Content-Type": c.media} {
-				if value != "" {
-					header = append(header, name, value)
-				}
-			}
-			res := post(t, h.url+path, body, header...)
-			if res.StatusCode != c.status || res.Header.Get("Access-Control-Allow-Origin") != "" {
-				t.Errorf("%s with %+v: %d, %v", path, c, res.StatusCode, res.Header)
-			}
+	t.Run(golden.JSONRPC, func(t *testing.T) {
+		fromPage(t, h, "/", call("SendMessage"))
+		fromPage(t, h, "/a2a/jsonrpc", call("SendStreamingMessage"))
+	})
+	t.Run(golden.REST, func(t *testing.T) {
+		fromPage(t, h, "/a2a/rest/message:send", message(`{"echo":true}`))
+		fromPage(t, h, "/a2a/rest/message:stream", message(`{"echo":true}`))
+	})
+	t.Run(golden.GRPC, func(t *testing.T) { // HTTP/2 with prior knowledge only, which no page can have a browser do
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", h.grpc)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	// The gRPC port speaks HTTP/2 with prior knowledge only, which no page can have a browser do.
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", h.grpc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	_, _ = fmt.Fprintf(conn, "POST /lf.a2a.v1.A2AService/SendMessage HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n")
-	if answer, _ := io.ReadAll(conn); bytes.Contains(answer, []byte("HTTP/1")) {
-		t.Errorf("the gRPC port answered a page: %q", answer)
-	}
+		defer func() { _ = conn.Close() }()
+		_, _ = fmt.Fprintf(conn, "POST /lf.a2a.v1.A2AService/SendMessage HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n")
+		if answer, _ := io.ReadAll(conn); bytes.Contains(answer, []byte("HTTP/1")) {
+			t.Errorf("the gRPC port answered a page: %q", answer)
+		}
+	})
 	if n := tasksOf(t, h, ""); n != 0 {
 		t.Errorf("the agent ran %d times", n)
 	}
 }
 
-// TestThreatsPage holds docs/threats.md to the tests that it names: they exist.
-func TestThreatsPage(t *testing.T) {
-	page, err := os.ReadFile("docs/threats.md")
+// fromPage sends a body in all the ways that a page can have a browser do it.
+func fromPage(t *testing.T, h *host, path, body string) {
+	t.Helper()
+	const media = "application/json"
+	for _, c := range []struct {
+		host, origin, media string
+		status              int
+	}{
+		{"evil.example", "", media, 403},
+		{"evil.example:80", "http://evil.example", media, 403},
+		{"127.0.0.1.evil.example", "", media, 403},
+		{"", "https://evil.example", media, 403},
+		{"", "null", media, 403},
+		{"", "http://localhost:1", media, 403},
+		{"", "", "text/plain", 415},
+		{"", "", "text/plain; application/json", 415},
+		{"", "", "application/x-www-form-urlencoded", 415},
+		{"", "", "multipart/form-data; boundary=x", 415},
+		{"", "", "", 415},
+	} {
+		header := []string{"A2A-Version", "1.0"}
+		for name, value := range map[string]string{"Host": c.host, "Origin": c.origin, "Content-Type": c.media} {
+			if value != "" {
+				header = append(header, name, value)
+			}
+		}
+		res := post(t, h.url+path, body, header...)
+		if res.StatusCode != c.status || res.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s with %+v: %d, %v", path, c, res.StatusCode, res.Header)
+		}
+	}
+}
+
+// TestSecureTransport: behind TLS every answer over HTTP says so, and none is kept, guessed at or shown to another origin.
+func TestSecureTransport(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate and a client that trusts it
+	defer certified.Close()
+	h := startHost(t, hostOptions{})
+	h.stop()
+	h.cfg.TLS = &tls.Config{Certificates: certified.TLS.Certificates, MinVersion: tls.VersionTLS13}
+	h.start()
+	base := strings.Replace(h.url, "http://", "https://", 1)
+	for path, body := range map[string]string{
+		a2a.CardPath: "", "/a2a/rest/tasks/x": "", "/a2a/rest/message:send": message(`{"complete":"x"}`), "/nowhere": "", "/healthz": "",
+		"/": `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + message(`{"complete":"x"}`) + `}`,
+	} {
+		method := http.MethodGet
+		if body != "" {
+			method = http.MethodPost
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"1.0"}}
+		res, err := certified.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		kept := res.Header.Get("Cache-Control") != "no-store" && path != a2a.CardPath && path != "/nowhere"
+		if res.Header.Get("Strict-Transport-Security") != "max-age=31536000" || res.Header.Get("X-Content-Type-Options") != "nosniff" && path != "/healthz" ||
+			kept || res.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %s %v", path, res.Status, res.Header)
+		}
+	}
+	if res, err := http.Get(h.url + "/healthz"); err == nil {
+		_ = res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			t.Error("the port answers without TLS")
+		}
+	}
+}
+
+// TestSameTime: a foreign task takes as long to be refused as one that never was, and so does a wrong API key that
+// begins like a right one: time tells nobody what there is.
+func TestSameTime(t *testing.T) {
+	nowhere := uuid.NewString()
+	lite, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "tasks.db"), sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`(?:([\\w/]+)\\.)?(Test\\w+)`").FindAllSubmatch(page, -1)
-	if len(named) < 30 {
-		t.Errorf("only %d tests are named", len(named))
-	}
-	for _, m := range named {
-		files, _ := filepath.Glob(filepath.Join(string(m[1]), "*_test.go"))
-		found := slices.ContainsFunc(files, func(file string) bool {
-			source, err := os.ReadFile(file)
-			return err == nil && bytes.Contains(source, []byte("func "+string(m[2])+"("))
+	defer func() { _ = lite.Close() }()
+	for name, store := range map[string]taskstore.Store{"memory": taskstore.NewMemory(taskstore.MemoryOptions{}), "sqlite": lite} {
+		t.Run(name, func(t *testing.T) {
+			each(t, hostOptions{store: store}, func(t *testing.T, h *host, _ golden.Conn) {
+				h.stop()
+				h.cfg.Rates.Rate = -1
+				h.start()
+				conn := h.dial(t, bindingOf(t))
+				hers := callAs(t, conn, "alice", "SendMessage", message(`{"complete":"`+strings.Repeat("x", 10_000)+`"}`)).ID
+				get := func(id string) func() {
+					r := golden.Request{Op: "GetTask", JSON: `{"id":"` + id + `"}`, Header: as("bob")}
+					return func() {
+						if _, err := golden.Call(t.Context(), conn, r); reason(err) != "TASK_NOT_FOUND" {
+							t.Fatal(err)
+						}
+					}
+				}
+				sameTime(t, "GetTask", get(hers), get(nowhere))
+			})
 		})
-		if !found {
-			t.Errorf("there is no test %s", m[0])
+	}
+	t.Run("keys", func(t *testing.T) {
+		const right = "right-0123456789abcdef"
+		var list []auth.APIKey
+		for i := range 100 {
+			key, err := auth.ParseAPIKey(fmt.Sprintf("caller-%d=%s%d", i, right, i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, key)
+		}
+		keys, err := auth.NewAPIKeys(auth.APIKeyOptions{Keys: list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := auth.Any(auth.Options{Failures: -1, Log: slog.New(slog.DiscardHandler)}, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := func(key string) func() {
+			return func() {
+				if err := a.Authenticate(t.Context(), &a2a.CallInfo{Header: http.Header{"X-Api-Key": {key}}}); !errors.Is(err, a2a.ErrUnauthenticated) {
+					t.Fatal(err)
+				}
+			}
+		}
+		sameTime(t, "a wrong API key", try(right+"1x"), try(strings.Repeat("y", len(right)+2)))
+	})
+}
+
+// sameTime fails the test if the two do not take about the same time, by the medians of many calls, taken in turns. The
+// machine has other work: of several attempts one is enough. The race detector changes what takes long: there is no
+// measuring under it.
+func sameTime(t *testing.T, what string, known, unknown func()) {
+	t.Helper()
+	if build, ok := debug.ReadBuildInfo(); ok && slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Log("not measured under the race detector")
+		return
+	}
+	const most = 1.3
+	var ratio float64
+	for range 5 {
+		var times [2][]float64
+		for i := range 600 {
+			k := i % 2
+			f := known
+			if k == 1 {
+				f = unknown
+			}
+			begin := time.Now()
+			f()
+			if i >= 100 { // the first ones warm up
+				times[k] = append(times[k], float64(time.Since(begin)))
+			}
+		}
+		for _, list := range times {
+			slices.Sort(list)
+		}
+		ratio = times[0][len(times[0])/2] / times[1][len(times[1])/2]
+		if ratio < most && ratio > 1/most {
+			t.Logf("%s: %.2f times as long", what, ratio)
+			return
 		}
 	}
-	for _, m := range regexp.MustCompile("`wire/([\\w-]+)`").FindAllSubmatch(page, -1) {
-		if _, err := os.Stat("testdata/wire/" + string(m[1]) + ".txtar"); err != nil {
-			t.Errorf("there is no conversation %s", m[0])
-		}
-	}
+	t.Errorf("%s: %.2f times as long", what, ratio)
 }

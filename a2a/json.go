@@ -38,6 +38,9 @@ func read(b []byte, maxDepth int, m decoder) error {
 
 // jsonError returns an error of a reader as an error of the protocol.
 func jsonError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *jsonx.Error
 	if !errors.As(err, &e) {
 		return err

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"crypto/tls"
 	"iter"
 	"net/http"
 	"strings"
@@ -136,6 +137,9 @@ type Caller struct {
 	Subject string   // who it is, in the issuer's words
 	Scopes  []string // what it may do
 	Actors  []string // who acts for Subject, through whom the call came (RFC 8693, act), the first one first
+	// Claims are what else the credential says of Subject that the host was told to hand on, such as which customers it may
+	// see, by name and as encoding/json decodes it. They are not part of who it is. Read them only.
+	Claims map[string]any
 	// Expiry is when the credential ends, any leeway for clocks included: streams end then. Zero: it does not.
 	Expiry time.Time
 }
@@ -156,13 +160,14 @@ func (c Caller) Owner() string {
 // other. One call has one CallInfo; it is not safe for concurrent use.
 type CallInfo struct {
 	// The request's side.
-	Binding    string      // such as BindingJSONRPC
-	Operation  string      // such as SendMessage
-	Version    string      // A2A-Version as sent; empty: not sent
-	Extensions []string    // A2A-Extensions: what the client declares
-	Header     http.Header // every header or metadata of the request; on a client, those to add
-	Peer       string      // network address of the other end
-	Caller     Caller      // set by the authenticator
+	Binding    string               // such as BindingJSONRPC
+	Operation  string               // such as SendMessage
+	Version    string               // A2A-Version as sent; empty: not sent
+	Extensions []string             // A2A-Extensions: what the client declares
+	Header     http.Header          // every header or metadata of the request; on a client, those to add
+	Peer       string               // network address of the other end
+	TLS        *tls.ConnectionState // of the connection that the request came by; nil: there is no TLS, or this is a client
+	Caller     Caller               // set by the authenticator
 
 	// The answer's side.
 	Activated []string // extensions in effect, echoed in A2A-Extensions

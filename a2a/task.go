@@ -228,6 +228,37 @@ func (a *Artifact) Text() string {
 	return joinText(a.Parts, "")
 }
 
+// Size returns about how many bytes the task's content has, that of its messages and artifacts: enough to bound memory by.
+func (t *Task) Size() (n int) {
+	for _, m := range t.History {
+		n += partsSize(m.Parts)
+	}
+	for _, a := range t.Artifacts {
+		n += partsSize(a.Parts)
+	}
+	if t.Status.Message != nil {
+		n += partsSize(t.Status.Message.Parts)
+	}
+	return n
+}
+
+func partsSize(parts []*Part) (n int) {
+	for _, p := range parts {
+		n += 64 // what stands around
+		switch c := p.Content.(type) {
+		case Text:
+			n += len(c)
+		case Raw:
+			n += len(c)
+		case URL:
+			n += len(c)
+		case Data:
+			n += len(c)
+		}
+	}
+	return n
+}
+
 // joinText copies nothing where there is one text.
 func joinText(parts []*Part, between string) string {
 	var texts []string

@@ -35,6 +35,11 @@ import (
 // "thoughts".
 const ThoughtsExtension = "https://github.com/parley-a2a/parley/extensions/thoughts/v1"
 
+// Declaration returns the extension as the card of a host with an [Agent] lists it.
+func Declaration() *a2a.AgentExtension {
+	return &a2a.AgentExtension{URI: ThoughtsExtension, Description: "What the agent thinks, as the artifact thoughts"}
+}
+
 // Policy is what becomes of an agent's requests for permission.
 type Policy int
 

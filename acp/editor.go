@@ -89,14 +89,18 @@ type editorSession struct {
 	stopped bool               // the editor has canceled it
 }
 
-// call is the context of one call.
+// call is the context of one call. Where the agent tells its thoughts, they are asked for: editors show them.
 func (e *editor) call(ctx context.Context) context.Context {
+	one := new(a2a.CallInfo)
 	if info := a2a.CallInfoFrom(e.ctx); info != nil {
-		one := *info
+		*one = *info
 		one.Header, one.Activated = info.Header.Clone(), nil
-		return a2a.WithCallInfo(ctx, &one)
 	}
-	return ctx
+	tells := func(x *a2a.AgentExtension) bool { return x.URI == ThoughtsExtension }
+	if slices.ContainsFunc(e.card.Capabilities.Extensions, tells) && !slices.Contains(one.Extensions, ThoughtsExtension) {
+		one.Extensions = append(slices.Clip(one.Extensions), ThoughtsExtension)
+	}
+	return a2a.WithCallInfo(ctx, one)
 }
 
 // handle answers a request of the editor. What takes time has a goroutine of its own, so that a cancel is heard.

@@ -163,6 +163,7 @@ func TestEditor(t *testing.T) {
 		{"refuse", "", `"refusal"`, "The agent refused to go on.", "agent_message_chunk"},
 		{"error", "", "model overloaded", "", ""},
 		{"plan", "", `"end_turn"`, "", "plan"},
+		{"thoughts", "", `"end_turn"`, "", "agent_thought_chunk"},
 		{"form", "", `"end_turn"`, "Your name?", "agent_message_chunk"},
 		{"Ada", "", `"end_turn"`, `{"action":"accept","content":{"name":"Ada"}}`, "agent_message_chunk"},
 	} {

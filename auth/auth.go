@@ -63,8 +63,6 @@ type Authenticator struct {
 	opts    Options
 	slow    *throttle
 	now     func() time.Time
-
-	recheck time.Duration
 }
 
 // Any returns an authenticator for callers that have a credential of any of the methods. A request has one credential:
@@ -99,12 +97,15 @@ func Any(opts Options, methods ...Method) (*Authenticator, error) {
 			}
 		}
 		name, _ := m.Scheme()
+		if err := checkText("the name of a security scheme", name); err != nil {
+			return nil, err
+		}
 		if names[name] {
 			return nil, fmt.Errorf("auth: two methods are called %q in the card: name one of them otherwise", name)
 		}
 		names[name] = true
 	}
-	a := &Authenticator{methods: methods, opts: opts, now: time.Now, recheck: recheckEvery}
+	a := &Authenticator{methods: methods, opts: opts, now: time.Now}
 	if opts.Failures >= 0 {
 		a.slow = newThrottle(cmp.Or(opts.Failures, 5))
 	}
@@ -150,6 +151,39 @@ func tooMany(wait time.Duration) error {
 		Code: a2a.ErrResourceExhausted, RetryAfter: wait,
 		Message: "too many failed authentications from this address: wait before the next attempt",
 	}
+}
+
+// Valid returns nil if the credential of the call in ctx is still good: it has not expired, was not revoked, and still
+// vouches for the same caller. Otherwise the error is ErrUnauthenticated, with a challenge; ErrUnavailable says that it
+// cannot be known now. An anonymous call is always valid. It does what Authenticate did, but counts no failures. It is
+// for limits.Options.Check, which ends streams by it: its answer is at most 10 seconds old.
+func (a *Authenticator) Valid(ctx context.Context) error {
+	info := a2a.CallInfoFrom(ctx)
+	if info == nil || info.Caller.Anonymous() {
+		return nil
+	}
+	err := a.valid(ctx, info)
+	if errors.Is(err, a2a.ErrUnauthenticated) {
+		return a.challenge(a2a.AsError(err), true)
+	}
+	return err
+}
+
+func (a *Authenticator) valid(ctx context.Context, info *a2a.CallInfo) error {
+	was := info.Caller
+	if !was.Expiry.IsZero() && !a.now().Before(was.Expiry) {
+		return refusedAs(errExpired)
+	}
+	id, err := a.identify(ctx, info)
+	switch {
+	case errors.Is(err, ErrNone):
+		return refused("the credential is no longer accepted")
+	case err != nil:
+		return err
+	case id.Tenant != was.Tenant || id.Issuer != was.Issuer || id.Subject != was.Subject:
+		return refused("the credential is now somebody else's")
+	}
+	return nil
 }
 
 // identify returns who calls, or an error that wraps ErrNone where the request has no credential.

@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -407,6 +408,12 @@ func TestRules(t *testing.T) {
 	if err := r.Skill(reader, "another"); err != nil {
 		t.Errorf("a skill without a rule: %v", err)
 	}
+	r.Skills[auth.AnySkill] = []string{"stock.admin"}
+	for _, id := range []string{"another", ""} {
+		if err := r.Skill(reader, id); codeOf(err) != a2a.ErrPermissionDenied || !strings.Contains(err.Error(), "stock.admin") {
+			t.Errorf("the skill %q: %v", id, err)
+		}
+	}
 	for _, bad := range []auth.Rules{
 		{Operations: map[string][]string{"SendMesage": nil}},
 		{Operations: map[string][]string{"GetTask": {"a b"}}},
@@ -415,6 +422,46 @@ func TestRules(t *testing.T) {
 	} {
 		if _, err := auth.Any(auth.Options{Rules: bad}, keys(t, "bob="+bobsKey)); err == nil {
 			t.Errorf("%+v was taken", bad)
+		}
+	}
+}
+
+// The rule of the skill that a message names in its metadata holds on every binding, for streams too.
+func TestSkillIn(t *testing.T) {
+	opts := quiet()
+	opts.Rules = auth.Rules{
+		Skills:  map[string][]string{"stock": {"stock.read"}, auth.AnySkill: {"stock.admin"}},
+		SkillOf: auth.SkillIn("skill"),
+	}
+	a := must(auth.Any(opts, keys(t, "alice="+alicesKey+" scope=stock.read", "bob="+bobsKey+" scope=stock.read,stock.admin")))
+	work := waiting{make(chan struct{})}
+	close(work.release)
+	h := startHost(t, a, work)
+	for _, b := range bindings {
+		for _, tt := range []struct{ skill, key, missing string }{
+			{`"stock"`, alicesKey, ""},
+			{`"order"`, alicesKey, "stock.admin"},
+			{`["stock"]`, alicesKey, "stock.admin"},
+			{"", alicesKey, "stock.admin"},
+			{`"order"`, bobsKey, ""},
+			{"", bobsKey, ""},
+		} {
+			svc, req := h.client(t, b, h.key(tt.key), nil), hello()
+			if tt.skill != "" {
+				req.Message.Metadata = a2a.Struct{"skill": json.RawMessage(tt.skill)}
+			}
+			_, err := svc.SendMessage(t.Context(), req)
+			var inStream error
+			for _, inStream = range svc.SendStreamingMessage(t.Context(), req) {
+				if inStream != nil {
+					break
+				}
+			}
+			for how, err := range map[string]error{"SendMessage": err, "SendStreamingMessage": inStream} {
+				if (tt.missing == "") != (err == nil) || err != nil && a2a.AsError(err).Metadata["missingScopes"] != tt.missing {
+					t.Errorf("%s, %s, skill %s: %v", b, how, tt.skill, err)
+				}
+			}
 		}
 	}
 }
@@ -534,42 +581,60 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// A stream ends when its credential does (threat A8), and so does a call that waits; a new one is refused.
-func TestStreamsEnd(t *testing.T) {
+// Every kind of credential can be taken back, and Valid says so, with a challenge, as Authenticate does; before it is, and
+// while nobody can be asked, it says otherwise. What then happens to streams is for package limits.
+func TestTakenBack(t *testing.T) {
 	iss := newIssuer(t)
 	signing := iss.newKey("k1")
 	iss.answer["opaque"] = func() map[string]any {
-		m := iss.claims(time.Now(), map[string]any{"sub": "carol"})
+		m := iss.claims(time.Now(), map[string]any{"sub": "carol", "exp": nil})
 		m["active"] = true
 		return m
 	}()
-	token := func(s string) auth.Credential {
-		return auth.Credential{Source: auth.Static(auth.NewSecret(s))}
-	}
-	for _, tt := range []struct {
-		name   string
-		cred   func() auth.Credential
-		revoke func(*auth.Denylist, string)
+	cert := newAuthority().issue(certificate("spiffe://acme/dave")).Leaf
+	withCert := &a2a.CallInfo{Header: http.Header{}, TLS: &tls.ConnectionState{
+		PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}},
+	}}
+	for name, tt := range map[string]struct {
+		info *a2a.CallInfo
+		back func(*auth.Denylist, string, *clock)
+		want a2a.ErrorCode
 	}{
-		{"API key out of the file", func() auth.Credential {
-			return auth.Credential{Header: "X-API-Key", Source: auth.Static(auth.NewSecret(alicesKey))}
-		}, func(_ *auth.Denylist, file string) { writeFile(file, []byte("bob="+bobsKey+"\n")) }},
-		{"API key on the denylist", func() auth.Credential {
-			return auth.Credential{Header: "X-API-Key", Source: auth.Static(auth.NewSecret(alicesKey))}
-		}, func(d *auth.Denylist, _ string) { d.Deny("api-key", "alice") }},
-		{
-			"token on the denylist", func() auth.Credential { return token(iss.token(signing, nil)) },
-			func(d *auth.Denylist, _ string) { d.Deny(iss.srv.URL, "jti-1") },
-		},
-		{"token expires", func() auth.Credential {
-			return token(iss.token(signing, map[string]any{"exp": time.Now().Add(2 * time.Second).Unix()}))
-		}, nil},
-		{
-			"introspected token revoked", func() auth.Credential { return token("opaque") },
-			func(*auth.Denylist, string) { iss.set(func() { delete(iss.answer, "opaque") }) },
-		},
+		"key out of the file": {with("X-Api-Key", alicesKey), func(_ *auth.Denylist, file string, _ *clock) {
+			writeFile(file, []byte("bob="+bobsKey+"\n"))
+		}, a2a.ErrUnauthenticated},
+		"key that is now somebody else's": {with("X-Api-Key", alicesKey), func(_ *auth.Denylist, file string, _ *clock) {
+			writeFile(file, []byte("mallory="+alicesKey+"\n"))
+		}, a2a.ErrUnauthenticated},
+		"key of another tenant": {with("X-Api-Key", alicesKey), func(_ *auth.Denylist, file string, _ *clock) {
+			writeFile(file, []byte("alice="+alicesKey+" tenant=other\n"))
+		}, a2a.ErrUnauthenticated},
+		"key on the denylist": {with("X-Api-Key", alicesKey), func(d *auth.Denylist, _ string, _ *clock) {
+			d.Deny(auth.APIKeyIssuer, "alice")
+		}, a2a.ErrUnauthenticated},
+		"token on the denylist": {withToken(iss.token(signing, nil)), func(d *auth.Denylist, _ string, _ *clock) {
+			d.Deny(iss.srv.URL, "jti-1")
+		}, a2a.ErrUnauthenticated},
+		"token that expires": {withToken(iss.token(signing, map[string]any{"exp": time.Now().Add(time.Hour).Unix()})), func(_ *auth.Denylist, _ string, c *clock) {
+			c.advance(time.Hour)
+		}, a2a.ErrUnauthenticated},
+		"introspected token": {withToken("opaque"), func(*auth.Denylist, string, *clock) {
+			iss.set(func() { delete(iss.answer, "opaque") })
+		}, a2a.ErrUnauthenticated},
+		"introspected token, the issuer is down": {withToken("opaque"), func(*auth.Denylist, string, *clock) {
+			iss.set(func() { iss.down = true })
+		}, a2a.ErrUnavailable},
+		"certificate on the denylist": {withCert, func(d *auth.Denylist, _ string, _ *clock) {
+			sum := sha256.Sum256(cert.Raw)
+			d.Deny(auth.CertificateIssuer, hex.EncodeToString(sum[:]))
+		}, a2a.ErrUnauthenticated},
+		"holder of certificates on the denylist": {withCert, func(d *auth.Denylist, _ string, _ *clock) {
+			d.Deny(auth.CertificateIssuer, "uri:spiffe://acme/dave")
+		}, a2a.ErrUnauthenticated},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
+			answer := iss.answer["opaque"]
+			defer iss.set(func() { iss.down, iss.answer["opaque"] = false, answer })
 			file := filepath.Join(t.TempDir(), "keys")
 			writeFile(file, []byte("alice="+alicesKey+"\n"))
 			opts := quiet()
@@ -578,106 +643,33 @@ func TestStreamsEnd(t *testing.T) {
 				Endpoint: iss.srv.URL + "/introspect", ClientID: "agent", ClientSecret: auth.NewSecret("agent-secret-canary"),
 				Issuer: iss.srv.URL, Audience: []string{"stock"}, Client: iss.srv.Client(),
 			}))
-			a := must(auth.Any(opts, must(auth.NewAPIKeys(auth.APIKeyOptions{File: file})), iss.newJWT(t, nil), i))
+			a := must(auth.Any(
+				opts, must(auth.NewAPIKeys(auth.APIKeyOptions{File: file})), iss.newJWT(t, nil), i,
+				auth.NewCertificates(auth.CertificateOptions{}),
+			))
 			var c clock
 			a.SetClock(c.now)
-			a.Recheck(20 * time.Millisecond)
-			work := waiting{make(chan struct{})}
-			h := startHost(t, a, work)
-			defer close(work.release)
-			cred := tt.cred()
-			cred.Origins = h.origins()
-			creds := must(auth.NewCredentials(cred))
-			var wg sync.WaitGroup
-			var begun sync.WaitGroup
-			for _, b := range bindings {
-				svc := h.client(t, b, creds, nil)
-				begun.Add(1)
-				wg.Go(func() {
-					var last error
-					once := sync.OnceFunc(begun.Done)
-					defer once()
-					for _, err := range svc.SendStreamingMessage(t.Context(), hello()) {
-						once()
-						last = err
-					}
-					if codeOf(last) != a2a.ErrUnauthenticated {
-						t.Errorf("%s: the stream ended with %v", b, last)
-					}
-					if _, err := svc.ListTasks(t.Context(), &a2a.ListTasksRequest{}); codeOf(err) != a2a.ErrUnauthenticated {
-						t.Errorf("%s: then: %v", b, err)
-					}
-				})
+			info := *tt.info
+			if err := a.Authenticate(t.Context(), &info); err != nil {
+				t.Fatal(err)
 			}
-			begun.Wait()
-			if tt.revoke != nil {
-				tt.revoke(opts.Denylist, file)
-				c.advance(15 * time.Second)
-			} else {
-				// The token's last second: its expiry ends the streams, and its skew, which lets new calls in, is over.
-				c.advance(40 * time.Second)
+			ctx := a2a.WithCallInfo(t.Context(), &info)
+			if err := a.Valid(ctx); err != nil {
+				t.Errorf("before: %v", err)
 			}
-			wg.Wait()
+			tt.back(opts.Denylist, file, &c)
+			c.advance(15 * time.Second)
+			err := a2a.AsError(a.Valid(ctx))
+			if err.Code != tt.want || (len(err.Challenge) == 3) != (tt.want == a2a.ErrUnauthenticated) {
+				t.Errorf("after: %v, challenge %q", err, err.Challenge)
+			}
 		})
 	}
-}
-
-// While an issuer cannot be asked, streams live for 15 minutes.
-func TestUnreachableIssuerEndsStreams(t *testing.T) {
-	iss := newIssuer(t)
-	m := iss.claims(time.Now(), map[string]any{"exp": nil})
-	m["active"] = true
-	iss.answer["opaque"] = m
-	i := must(auth.NewIntrospection(auth.IntrospectionOptions{
-		Endpoint: iss.srv.URL + "/introspect", ClientID: "agent", ClientSecret: auth.NewSecret("agent-secret-canary"),
-		Issuer: iss.srv.URL, Audience: []string{"stock"}, Client: iss.srv.Client(),
-	}))
-	a := must(auth.Any(quiet(), i))
-	var c clock
-	a.SetClock(c.now)
-	info := withToken("opaque")
-	if err := a.Authenticate(t.Context(), info); err != nil {
-		t.Fatal(err)
-	}
-	iss.set(func() { iss.down = true })
-	ctx := a2a.WithCallInfo(t.Context(), info)
-	c.advance(time.Minute)
-	if err := a.Valid(ctx); codeOf(err) != a2a.ErrUnavailable {
-		t.Fatalf("valid: %v", err)
-	}
-	a.Recheck(10 * time.Millisecond)
-	watched, stop := a.Watch(ctx)
-	defer stop()
-	asked := iss.count()
-	for iss.count() < asked+3 { // checks that could not be made
-		select {
-		case <-watched.Done():
-			t.Fatal("ended at the first check that could not be made")
-		case <-time.After(time.Millisecond):
-		}
-	}
-	c.advance(15 * time.Minute)
-	<-watched.Done()
-	if err := auth.Ended(watched); codeOf(err) != a2a.ErrUnauthenticated {
-		t.Errorf("ended with %v", err)
-	}
-}
-
-func (i *issuer) count() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.asked
-}
-
-func TestWatchOfAnonymous(t *testing.T) {
 	a := must(auth.Any(quiet(), keys(t, "bob="+bobsKey)))
-	ctx, stop := a.Watch(t.Context())
-	if ctx.Err() != nil {
-		t.Error("ended at once")
-	}
-	stop()
-	if !errors.Is(ctx.Err(), context.Canceled) || auth.Ended(ctx) != nil {
-		t.Errorf("stopped: %v, %v", ctx.Err(), auth.Ended(ctx))
+	for _, ctx := range []context.Context{t.Context(), a2a.WithCallInfo(t.Context(), &a2a.CallInfo{})} {
+		if err := a.Valid(ctx); err != nil {
+			t.Errorf("nobody in particular: %v", err)
+		}
 	}
 }
 
@@ -694,5 +686,86 @@ func TestAnyOptions(t *testing.T) {
 		if _, err := try(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// withBreaks gives each text of good options a line break, one after the other, and returns the fields that use took.
+// Names of files are left out: there are no such files.
+func withBreaks[T any](t *testing.T, good T, use func(T) error) (taken []string) {
+	t.Helper()
+	if err := use(good); err != nil {
+		t.Fatalf("%T: %v", good, err)
+	}
+	const bad = "https://x.example/\r\nX-Injected: y"
+	for i := range reflect.TypeFor[T]().NumField() {
+		field := reflect.TypeFor[T]().Field(i)
+		c := good
+		to := reflect.ValueOf(&c).Elem().Field(i)
+		switch to.Interface().(type) {
+		case string:
+			to.SetString(bad)
+		case []string:
+			to.Set(reflect.ValueOf([]string{bad}))
+		case map[string]string:
+			to.Set(reflect.ValueOf(map[string]string{bad: ""}))
+		default:
+			continue
+		}
+		if use(c) == nil && !strings.HasSuffix(field.Name, "File") {
+			taken = append(taken, fmt.Sprintf("%T.%s", good, field.Name))
+		}
+	}
+	return taken
+}
+
+// TestControlCharacters: no configured text takes a line break, which could become part of a header, a form or a line of
+// the log.
+func TestControlCharacters(t *testing.T) {
+	key := must(auth.ParseAPIKey("bob=" + bobsKey))
+	alone := func(m auth.Method, err error) error {
+		if err == nil {
+			_, err = auth.Any(quiet(), m)
+		}
+		return err
+	}
+	taken := slices.Concat(
+		withBreaks(t, key, func(k auth.APIKey) error {
+			_, err := auth.NewAPIKeys(auth.APIKeyOptions{Keys: []auth.APIKey{k}})
+			return err
+		}),
+		withBreaks(t, auth.APIKeyOptions{Keys: []auth.APIKey{key}}, func(o auth.APIKeyOptions) error {
+			m, err := auth.NewAPIKeys(o)
+			return alone(m, err)
+		}),
+		withBreaks(t, auth.JWTOptions{Issuer: "https://issuer.example", Audience: []string{"stock"}}, func(o auth.JWTOptions) error {
+			m, err := auth.NewJWT(o)
+			return alone(m, err)
+		}),
+		withBreaks(t, auth.IntrospectionOptions{
+			Endpoint: "https://issuer.example/i", ClientID: "agent", Issuer: "https://issuer.example", Audience: []string{"stock"},
+		}, func(o auth.IntrospectionOptions) error {
+			m, err := auth.NewIntrospection(o)
+			return alone(m, err)
+		}),
+		withBreaks(t, auth.Options{}, func(o auth.Options) error {
+			_, err := auth.Any(o, keys(t, "bob="+bobsKey))
+			return err
+		}),
+		withBreaks(t, auth.CertificateOptions{}, func(o auth.CertificateOptions) error {
+			return alone(auth.NewCertificates(o), nil)
+		}),
+		withBreaks(t, auth.Credential{Origins: []string{"https://agent.example"}, Source: static("x")}, func(c auth.Credential) error {
+			_, err := auth.NewCredentials(c)
+			return err
+		}),
+		withBreaks(t, auth.OAuth{
+			TokenURL: "https://issuer.example/token", DeviceURL: "https://issuer.example/device", ClientID: "id", ClientSecret: auth.NewSecret("x"),
+		}, func(o auth.OAuth) error {
+			_, err := o.ClientCredentials()
+			return err
+		}),
+	)
+	if len(taken) > 0 {
+		t.Errorf("a line break was taken in %v", taken)
 	}
 }

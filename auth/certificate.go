@@ -4,14 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"net/http"
 	"time"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 
 	"github.com/parley-a2a/parley/a2a"
 )
@@ -28,7 +23,7 @@ type CertificateOptions struct {
 }
 
 // Certificates is the [Method] for client certificates (mutual TLS). The server's TLS configuration asks for and verifies
-// them, see [ServerTLS]; for HTTP its handler must be one by [KeepCertificate].
+// them, see [ServerTLS].
 //
 // The caller's Subject is the certificate's first URI (such as a SPIFFE ID), else its first DNS name, else its first
 // e-mail address, in its subject alternative names, each with its kind in front, else its distinguished name.
@@ -47,15 +42,14 @@ func NewCertificates(opts CertificateOptions) *Certificates {
 func (*Certificates) Header() string { return "" }
 
 // Identify implements [Method].
-func (c *Certificates) Identify(ctx context.Context, _ *a2a.CallInfo) (Identity, error) {
-	state := connection(ctx)
-	if state == nil || len(state.PeerCertificates) == 0 {
+func (c *Certificates) Identify(_ context.Context, info *a2a.CallInfo) (Identity, error) {
+	if info.TLS == nil || len(info.TLS.PeerCertificates) == 0 {
 		return Identity{}, ErrNone
 	}
-	if len(state.VerifiedChains) == 0 {
+	if len(info.TLS.VerifiedChains) == 0 {
 		return Identity{}, refused("the client certificate is not signed by an authority that counts here")
 	}
-	cert := state.PeerCertificates[0]
+	cert := info.TLS.PeerCertificates[0]
 	if !c.now().Before(cert.NotAfter) {
 		return Identity{}, refusedAs(errExpired)
 	}
@@ -86,32 +80,6 @@ func subjectOf(cert *x509.Certificate) string {
 		return "dn:" + dn
 	}
 	return ""
-}
-
-type connectionKey struct{}
-
-// KeepCertificate returns next with the state of each request's TLS connection in its context, where [Certificates] finds
-// it.
-func KeepCertificate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS != nil {
-			r = r.WithContext(context.WithValue(r.Context(), connectionKey{}, r.TLS))
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// connection returns the state of the call's TLS connection, or nil.
-func connection(ctx context.Context) *tls.ConnectionState {
-	if state, ok := ctx.Value(connectionKey{}).(*tls.ConnectionState); ok {
-		return state
-	}
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			return &info.State
-		}
-	}
-	return nil
 }
 
 // Scheme implements [Method].

@@ -30,6 +30,7 @@ import (
 	"github.com/parley-a2a/parley/agentcard"
 	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/client"
+	"github.com/parley-a2a/parley/limits"
 )
 
 // recorder is a server that keeps what it was sent, all of it.
@@ -147,24 +148,24 @@ func TestCardInventsOrigin(t *testing.T) {
 		{URL: foreign.URL + "/rest", ProtocolBinding: a2a.BindingREST, ProtocolVersion: "1.0"},
 		{URL: gl.Addr().String(), ProtocolBinding: a2a.BindingGRPC, ProtocolVersion: "1.0"},
 	} {
-		card := &client.Card{URL: home.URL, Signed: agentcard.Result{}, AgentCard: &a2a.AgentCard{
-			Name: "evil", SupportedInterfaces: []*a2a.AgentInterface{iface},
-			SecuritySchemes: map[string]a2a.SecurityScheme{"k": &a2a.APIKeySecurityScheme{Location: "header", Name: "Host"}},
-		}}
-		tlsConf := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
-		c := must(client.Dial(card, client.Options{
-			HTTP: creds.HTTP(&http.Client{Transport: pool}), GRPC: append(creds.GRPC(), grpc.WithTransportCredentials(tlsConf)),
-		}))
-		_, _ = c.GetTask(t.Context(), &a2a.GetTaskRequest{ID: "x"})
-		_ = c.Close()
-	}
-	if s := foreign.all(); strings.Contains(s, "canary") || len(foreign.requests) != 2 {
-		t.Errorf("the foreign origin got %s", s)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if s := format(got); len(got) != 1 || strings.Contains(s, "canary") {
-		t.Errorf("the foreign gRPC origin got %s", s)
+		t.Run(iface.ProtocolBinding, func(t *testing.T) {
+			foreign.requests, got = nil, nil
+			card := &client.Card{URL: home.URL, Signed: agentcard.Result{}, AgentCard: &a2a.AgentCard{
+				Name: "evil", SupportedInterfaces: []*a2a.AgentInterface{iface},
+				SecuritySchemes: map[string]a2a.SecurityScheme{"k": &a2a.APIKeySecurityScheme{Location: "header", Name: "Host"}},
+			}}
+			tlsConf := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+			c := must(client.Dial(card, client.Options{
+				HTTP: creds.HTTP(&http.Client{Transport: pool}), GRPC: append(creds.GRPC(), grpc.WithTransportCredentials(tlsConf)),
+			}))
+			_, _ = c.GetTask(t.Context(), &a2a.GetTaskRequest{ID: "x"})
+			_ = c.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			if s := foreign.all() + format(got); strings.Contains(s, "canary") || len(foreign.requests)+len(got) != 1 {
+				t.Errorf("the foreign origin got %s", s)
+			}
+		})
 	}
 }
 
@@ -418,109 +419,63 @@ func TestDeviceCode(t *testing.T) {
 	})
 }
 
-// A stream ends at the expiry itself, not with the next look; the clock is a bubble's.
-func TestWatchExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-		file := filepath.Join(t.TempDir(), "jwks.json")
-		writeFile(file, must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public()}}})))
-		a := must(auth.Any(quiet(), must(auth.NewJWT(auth.JWTOptions{Issuer: "issuer", Audience: []string{"stock"}, KeysFile: file}))))
-		info := withToken(sign(key, jose.ES256, "", "JWT", map[string]any{
-			"iss": "issuer", "aud": "stock", "sub": "bob", "exp": time.Now().Add(17 * time.Second).Unix(),
-		}))
-		if err := a.Authenticate(t.Context(), info); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		ctx, stop := a.Watch(a2a.WithCallInfo(t.Context(), info))
-		defer stop()
-		<-ctx.Done()
-		if d := time.Since(start); d != 17*time.Second || codeOf(auth.Ended(ctx)) != a2a.ErrUnauthenticated {
-			t.Errorf("ended after %v with %v", d, auth.Ended(ctx))
-		}
-	})
-}
+// endless is a service whose streams go on until they are no longer read.
+type endless struct{ a2a.Service }
 
-// A revoked key ends a stream within 30 seconds of a bubble's clock.
-func TestWatchRevocation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		opts := quiet()
-		opts.Denylist = auth.NewDenylist()
-		a := must(auth.Any(opts, keys(t, "bob="+bobsKey)))
-		info := with("X-Api-Key", bobsKey)
-		if err := a.Authenticate(t.Context(), info); err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := a.Watch(a2a.WithCallInfo(t.Context(), info))
-		defer stop()
-		<-time.After(time.Hour + time.Second)
-		if ctx.Err() != nil {
-			t.Fatal("a good credential ended a stream")
-		}
-		opts.Denylist.Deny(auth.APIKeyIssuer, "bob")
-		start := time.Now()
-		<-ctx.Done()
-		if d := time.Since(start); d > 30*time.Second {
-			t.Errorf("ended after %v", d)
-		}
-	})
-}
-
-// chatty is a service whose stream goes on after its context has ended.
-type chatty struct{ a2a.Service }
-
-func (chatty) SubscribeToTask(ctx context.Context, _ *a2a.SubscribeToTaskRequest) iter.Seq2[a2a.Entry, error] {
+func (endless) SubscribeToTask(context.Context, *a2a.SubscribeToTaskRequest) iter.Seq2[a2a.Entry, error] {
 	return func(yield func(a2a.Entry, error) bool) {
-		if yield(a2a.Entry{Generation: 1}, nil) {
-			<-ctx.Done()
-			yield(a2a.Entry{Generation: 2}, nil)
+		for n := int64(1); yield(a2a.Entry{Generation: n}, nil); n++ {
+			<-time.After(time.Second)
 		}
 	}
 }
 
-// Nothing is sent after the credential has ended, whatever the service still says.
-func TestNothingAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		opts := quiet()
-		opts.Denylist = auth.NewDenylist()
-		a := must(auth.Any(opts, keys(t, "bob="+bobsKey)))
-		info := with("X-Api-Key", bobsKey)
-		if err := a.Authenticate(t.Context(), info); err != nil {
-			t.Fatal(err)
-		}
-		entries, last := 0, error(nil)
-		for _, err := range a.Service(chatty{}).SubscribeToTask(a2a.WithCallInfo(t.Context(), info), &a2a.SubscribeToTaskRequest{}) {
-			if last = err; err == nil {
-				entries++
-				opts.Denylist.Deny(auth.APIKeyIssuer, "bob")
-			}
-		}
-		if entries != 1 || codeOf(last) != a2a.ErrUnauthenticated {
-			t.Errorf("%d entries, then %v", entries, last)
-		}
-	})
-}
-
-// A credential that has become somebody else's is not that of the call any more.
-func TestValid(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "keys")
-	for _, line := range []string{"mallory=" + bobsKey, "bob=" + bobsKey + " tenant=other"} {
-		writeFile(path, []byte("bob="+bobsKey+"\n"))
-		a := must(auth.Any(quiet(), must(auth.NewAPIKeys(auth.APIKeyOptions{File: path}))))
-		var c clock
-		a.SetClock(c.now)
-		info := with("X-Api-Key", bobsKey)
-		if err := a.Authenticate(t.Context(), info); err != nil {
-			t.Fatal(err)
-		}
-		ctx := a2a.WithCallInfo(t.Context(), info)
-		if err := a.Valid(ctx); err != nil {
-			t.Error(err)
-		}
-		writeFile(path, []byte(line+"\n"))
-		c.advance(5 * time.Second)
-		if err := a.Valid(ctx); codeOf(err) != a2a.ErrUnauthenticated {
-			t.Errorf("%s: %v", line, err)
-		}
+// Behind package limits a stream ends with its credential (threat A8): with an expiry at once, and within 30 seconds of a
+// revocation. The clock is a bubble's.
+func TestStreamsEnd(t *testing.T) {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	file := filepath.Join(t.TempDir(), "jwks.json")
+	writeFile(file, must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public()}}})))
+	token := func(lives time.Duration) *a2a.CallInfo {
+		return withToken(sign(key, jose.ES256, "", "JWT", map[string]any{
+			"iss": "issuer", "aud": "stock", "sub": "bob", "exp": time.Now().Add(lives).Unix(),
+		}))
+	}
+	for name, tt := range map[string]struct {
+		info        func() *a2a.CallInfo
+		least, most time.Duration
+	}{
+		"revoked key":          {func() *a2a.CallInfo { return with("X-Api-Key", bobsKey) }, time.Hour, time.Hour + 30*time.Second},
+		"token":                {func() *a2a.CallInfo { return token(17 * time.Second) }, 17 * time.Second, 18 * time.Second},
+		"token in its leeway":  {func() *a2a.CallInfo { return token(-20 * time.Second) }, 10 * time.Second, 11 * time.Second},
+		"token, later revoked": {func() *a2a.CallInfo { return token(2 * time.Hour) }, time.Hour, time.Hour + 30*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opts := quiet()
+				opts.Denylist = auth.NewDenylist()
+				jwt := must(auth.NewJWT(auth.JWTOptions{Issuer: "issuer", Audience: []string{"stock"}, KeysFile: file}))
+				a := must(auth.Any(opts, keys(t, "bob="+bobsKey), jwt))
+				info := tt.info()
+				if err := a.Authenticate(t.Context(), info); err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(time.Hour, func() {
+					opts.Denylist.Deny(auth.APIKeyIssuer, "bob")
+					opts.Denylist.Deny("issuer", "bob")
+				})
+				svc := a.Service(limits.Service(endless{}, limits.Options{Check: a.Valid}))
+				begin := time.Now()
+				var last error
+				for _, err := range svc.SubscribeToTask(a2a.WithCallInfo(t.Context(), info), &a2a.SubscribeToTaskRequest{ID: "t"}) {
+					if last = err; time.Since(begin) > 3*time.Hour {
+						break
+					}
+				}
+				if d := time.Since(begin); codeOf(last) != a2a.ErrUnauthenticated || d < tt.least || d > tt.most {
+					t.Errorf("ended after %v with %v", d, last)
+				}
+			})
+		})
 	}
 }

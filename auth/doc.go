@@ -1,15 +1,18 @@
 // Package auth is who may do what. On a server it makes an [a2a.Caller] of a credential: an API key, a JSON Web Token,
 // a token that its issuer is asked about, or a client certificate, several kinds at once ([Any]). It says the same in the
-// agent's card, ends streams whose credential does so ([Authenticator.Watch]), and knows which scopes an operation or a
-// skill needs ([Rules]). On a client it adds a credential to the requests for the one origin that it was given for
+// agent's card, says later whether the credential still counts ([Authenticator.Valid]), and knows which scopes an operation
+// or a skill needs ([Rules]). On a client it adds a credential to the requests for the one origin that it was given for
 // ([Credentials]). For both it makes TLS configurations whose files may change ([ServerTLS], [ClientTLS]).
 //
 // No error and no log line of this package holds a secret, a token or a part of one.
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -17,14 +20,22 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 )
 
-// Times of this package. Together the first three keep revocation under 30 seconds.
+// Times of this package. With those of package limits the first two keep the end of a stream under 30 seconds after a
+// revocation.
 const (
-	recheckEvery     = 10 * time.Second // a stream's credential is looked at again
 	introspectionAge = 10 * time.Second // an introspection is believed
 	fileAge          = 5 * time.Second  // a file is believed
-	uncheckedMost    = 15 * time.Minute // a stream lives while its credential cannot be looked at
 	skew             = 30 * time.Second // clocks may differ
 )
+
+// lifeEnd returns when a token ends that says it ends at exp. In the leeway for clocks that came late, it ends with that:
+// streams end at exp itself, but a token that is still taken is not over at once.
+func lifeEnd(exp, now time.Time) time.Time {
+	if now.Before(exp) {
+		return exp
+	}
+	return exp.Add(skew)
+}
 
 // maxToken is the longest credential that is looked at, in bytes.
 const maxToken = 16 << 10
@@ -69,6 +80,23 @@ func checkText(what, s string) error {
 		return fmt.Errorf("auth: %s has a control character, such as a line break", what)
 	}
 	return nil
+}
+
+// checkTexts is checkText for texts that may be left out.
+func checkTexts(what string, texts ...string) error {
+	for _, s := range texts {
+		if s != "" {
+			if err := checkText(what, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkOffer returns an error if scopes with their descriptions cannot stand in a card.
+func checkOffer(what string, scopes map[string]string) error {
+	return cmp.Or(checkScopes(slices.Collect(maps.Keys(scopes))), checkTexts(what, slices.Collect(maps.Values(scopes))...))
 }
 
 // checkScopes returns an error if one of the scopes could not stand in a challenge (RFC 6749, section 3.3).

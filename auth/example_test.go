@@ -12,7 +12,7 @@ import (
 )
 
 // A host that takes API keys and the tokens of an issuer. In a program its parts go into parley.Config: Authenticate,
-// Wrap (by Service), SecuritySchemes and SecurityRequirements.
+// Wrap (by Service), Rates.Check (by Valid), SecuritySchemes and SecurityRequirements.
 func ExampleAny() {
 	alice, err := auth.ParseAPIKey("alice=Jq7-vMbn2wX1TtP0sLkd scope=tasks.read,tasks.write tenant=acme")
 	if err != nil {

@@ -39,9 +39,6 @@ func (a *Authenticator) SetClock(now func() time.Time) {
 	SetClock(now, a.methods...)
 }
 
-// Recheck sets how often a stream's credential is looked at.
-func (a *Authenticator) Recheck(every time.Duration) { a.recheck = every }
-
 // Addresses returns how many addresses the throttle remembers.
 func (a *Authenticator) Addresses() int { return len(a.slow.byAddr) }
 

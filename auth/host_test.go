@@ -38,6 +38,7 @@ import (
 	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
 	"github.com/parley-a2a/parley/binding/jsonrpc"
 	"github.com/parley-a2a/parley/binding/rest"
+	"github.com/parley-a2a/parley/limits"
 	"github.com/parley-a2a/parley/server"
 	"github.com/parley-a2a/parley/taskstore"
 )
@@ -67,6 +68,12 @@ func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+func (l *log) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Reset()
 }
 
 func (l *log) logger() *slog.Logger {
@@ -239,7 +246,7 @@ func startHost(t *testing.T, a *auth.Authenticator, ag agent.Agent) *agentHost {
 		Agent: ag, Name: "test", Store: taskstore.NewMemory(taskstore.MemoryOptions{}), Log: quietly,
 		Card: func() *a2a.AgentCard { return card },
 	}))
-	svc := a.Service(srv)
+	svc := a.Service(limits.Service(srv, limits.Options{Check: a.Valid}))
 	h := &agentHost{ca: newAuthority()}
 	dir := t.TempDir()
 	h.ca.write(dir, "server", h.ca.issue(&x509.Certificate{DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}))
@@ -252,7 +259,7 @@ func startHost(t *testing.T, a *auth.Authenticator, ag agent.Agent) *agentHost {
 	mux := http.NewServeMux()
 	mux.Handle("/rpc", jsonrpc.NewHandler(svc, opts))
 	mux.Handle("/rest/", http.StripPrefix("/rest", rest.NewHandler(svc, opts)))
-	h.http = httptest.NewUnstartedServer(auth.KeepCertificate(mux))
+	h.http = httptest.NewUnstartedServer(mux)
 	h.http.TLS = config
 	h.http.EnableHTTP2 = true
 	h.http.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)

@@ -31,14 +31,17 @@ func issuerClient(given *http.Client) *http.Client {
 	return &c
 }
 
-// checkURL returns an error if a configured URL is not absolute http or https.
+// checkURL returns an error if a URL of an issuer is not absolute, or not encrypted: http is for loopback only.
 func checkURL(what, s string) error {
 	if err := checkText(what, s); err != nil {
 		return err
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "" {
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "":
 		return fmt.Errorf("auth: %s is not an absolute https URL without a user name and a fragment", what)
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return fmt.Errorf("auth: %s is not encrypted: name an https URL (http is taken at loopback addresses only)", what)
 	}
 	return nil
 }

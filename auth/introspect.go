@@ -32,6 +32,8 @@ type IntrospectionOptions struct {
 	// TenantClaim is the member of the answer with the caller's tenant; an answer must then have it. Empty: callers have no
 	// tenant.
 	TenantClaim string
+	// Claims are the names of members that agents are told, in Caller.Claims.
+	Claims []string
 	// TokenURL is where callers get tokens with client credentials, and Scopes what there is to ask for, for the card, which
 	// then says OAuth 2.0 in place of Bearer.
 	TokenURL string
@@ -65,6 +67,9 @@ func NewIntrospection(opts IntrospectionOptions) (*Introspection, error) {
 		checkText("IntrospectionOptions.ClientID", opts.ClientID),
 		checkText("IntrospectionOptions.Issuer", opts.Issuer),
 		checkAudience("IntrospectionOptions.Audience", opts.Audience),
+		checkTexts("IntrospectionOptions.TenantClaim", opts.TenantClaim),
+		checkTexts("IntrospectionOptions.Claims", opts.Claims...),
+		checkOffer("IntrospectionOptions.Scopes", opts.Scopes),
 	); err != nil {
 		return nil, err
 	}
@@ -194,15 +199,17 @@ func (i *Introspection) identity(a introspection, all map[string]any) (Identity,
 	}
 	id := Identity{
 		Caller: a2a.Caller{
-			Issuer: i.opts.Issuer, Subject: cmp.Or(a.Subject, a.ClientID), Scopes: scopesOf(all), Actors: actorsOf(all),
+			Issuer: i.opts.Issuer, Subject: cmp.Or(a.Subject, a.ClientID),
+			Scopes: scopesOf(all), Actors: actorsOf(all), Claims: claimsOf(all, i.opts.Claims),
 		},
 		Credential: a.ID,
 	}
 	if a.Expiry > 0 {
-		id.Expiry = time.Unix(int64(a.Expiry), 0)
-		if !now.Add(-skew).Before(id.Expiry) {
+		exp := time.Unix(int64(a.Expiry), 0)
+		if !now.Add(-skew).Before(exp) {
 			return Identity{}, refusedAs(errExpired)
 		}
+		id.Expiry = lifeEnd(exp, now)
 	}
 	if i.opts.TenantClaim != "" {
 		id.Tenant, _ = all[i.opts.TenantClaim].(string)

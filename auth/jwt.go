@@ -70,8 +70,8 @@ type JWTOptions struct {
 	Types []string
 	// TenantClaim is the claim with the caller's tenant; a token must then have it. Empty: callers have no tenant.
 	TenantClaim string
-	// MoreScopes returns scopes that stand in other claims than scope and scp, such as roles; nil: none.
-	MoreScopes func(claims map[string]any) []string
+	// Claims are the names of claims that agents are told, in Caller.Claims, such as which customers the caller may see.
+	Claims []string
 	// TokenURL is where callers get tokens with client credentials, and Scopes what there is to ask for, each with a
 	// description. They are for the card, which then says OAuth 2.0 in place of Bearer or OpenID Connect.
 	TokenURL string
@@ -116,6 +116,12 @@ func NewJWT(opts JWTOptions) (*JWT, error) {
 		if err := checkURL("JWTOptions.TokenURL", opts.TokenURL); err != nil {
 			return nil, err
 		}
+	}
+	if err := cmp.Or(
+		checkTexts("JWTOptions.Types", opts.Types...), checkTexts("JWTOptions.TenantClaim", opts.TenantClaim),
+		checkTexts("JWTOptions.Claims", opts.Claims...), checkOffer("JWTOptions.Scopes", opts.Scopes),
+	); err != nil {
+		return nil, err
 	}
 	var err error
 	j.set, err = opts.keySet()
@@ -256,11 +262,11 @@ func (j *JWT) identity(p *payload) (Identity, error) {
 		return Identity{}, refused("the token is not valid yet, or not of this issuer")
 	}
 	id := Identity{
-		Caller:     a2a.Caller{Issuer: p.Issuer, Subject: p.Subject, Expiry: p.Expiry.Time(), Scopes: scopesOf(p.all), Actors: actorsOf(p.all)},
+		Caller: a2a.Caller{
+			Issuer: p.Issuer, Subject: p.Subject, Expiry: lifeEnd(p.Expiry.Time(), j.now()),
+			Scopes: scopesOf(p.all), Actors: actorsOf(p.all), Claims: claimsOf(p.all, j.opts.Claims),
+		},
 		Credential: p.ID,
-	}
-	if j.opts.MoreScopes != nil {
-		id.Scopes = append(id.Scopes, j.opts.MoreScopes(p.all)...)
 	}
 	if j.opts.TenantClaim != "" {
 		id.Tenant, _ = p.all[j.opts.TenantClaim].(string)
@@ -287,6 +293,20 @@ func scopesOf(claims map[string]any) []string {
 		}
 	}
 	return scopes
+}
+
+// claimsOf returns the claims with the given names, as far as a token has them.
+func claimsOf(all map[string]any, names []string) map[string]any {
+	var claims map[string]any
+	for _, name := range names {
+		if v, ok := all[name]; ok {
+			if claims == nil {
+				claims = make(map[string]any, len(names))
+			}
+			claims[name] = v
+		}
+	}
+	return claims
 }
 
 // Scheme implements [Method].

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -57,8 +58,13 @@ func TestJWT(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := must(auth.Any(quiet(), iss.newJWT(t, tt.change)))
-			info := withToken(iss.token(key, map[string]any{"scp": []string{"extra"}}))
+			a := must(auth.Any(quiet(), iss.newJWT(t, func(o *auth.JWTOptions) {
+				o.Claims = []string{"warehouses", "roles"}
+				if tt.change != nil {
+					tt.change(o)
+				}
+			})))
+			info := withToken(iss.token(key, map[string]any{"scp": []string{"extra"}, "warehouses": []string{"SBY-01"}}))
 			if err := a.Authenticate(t.Context(), info); err != nil {
 				t.Fatal(err)
 			}
@@ -66,6 +72,9 @@ func TestJWT(t *testing.T) {
 			if c.Issuer != iss.srv.URL || c.Subject != "alice" || c.Tenant != "acme" ||
 				!slices.Equal(c.Scopes, []string{"tasks.read", "tasks.write", "extra"}) || time.Until(c.Expiry) < 50*time.Minute {
 				t.Errorf("caller = %+v", c)
+			}
+			if fmt.Sprint(c.Claims) != "map[warehouses:[SBY-01]]" {
+				t.Errorf("claims = %v", c.Claims)
 			}
 		})
 	}
@@ -119,7 +128,7 @@ func badTokens(iss *issuer, key jose.JSONWebKey) map[string]string {
 		"expired":              iss.token(key, map[string]any{"exp": now.Add(-31 * time.Second).Unix()}),
 		"no exp":               iss.token(key, map[string]any{"exp": nil}),
 		"exp is text":          iss.token(key, map[string]any{"exp": "tomorrow"}),
-		"not yet":              iss.token(key, map[string]any{"nbf": now.Add(32 * time.Second).Unix()}),
+		"not yet":              iss.token(key, map[string]any{"nbf": now.Add(5 * time.Minute).Unix()}),
 		"issued in the future": iss.token(key, map[string]any{"iat": now.Add(time.Hour).Unix()}),
 		"other audience":       iss.token(key, map[string]any{"aud": "billing"}),
 		"no audience":          iss.token(key, map[string]any{"aud": nil}),
@@ -292,6 +301,13 @@ func TestJWTOptions(t *testing.T) {
 	if _, err := auth.NewJWT(good); err != nil {
 		t.Fatal(err)
 	}
+	for _, loopback := range []string{"http://127.0.0.1:1/jwks", "http://localhost/jwks", "http://[::1]:8080/jwks"} {
+		opts := good
+		opts.KeysURL = loopback
+		if _, err := auth.NewJWT(opts); err != nil {
+			t.Errorf("%s: %v", loopback, err)
+		}
+	}
 	for name, change := range map[string]func(*auth.JWTOptions){
 		"no issuer":         func(o *auth.JWTOptions) { o.Issuer = "" },
 		"issuer with CRLF":  func(o *auth.JWTOptions) { o.Issuer = "https://issuer.example\r\nX: y" },
@@ -304,6 +320,12 @@ func TestJWTOptions(t *testing.T) {
 		"keys not a URL":    func(o *auth.JWTOptions) { o.KeysURL = "issuer.example/jwks" },
 		"nothing to find":   func(o *auth.JWTOptions) { o.Issuer = "issuer" },
 		"token URL by file": func(o *auth.JWTOptions) { o.TokenURL = "file:///token" },
+		"issuer by http":    func(o *auth.JWTOptions) { o.Issuer = "http://issuer.example" },
+		"keys by http":      func(o *auth.JWTOptions) { o.KeysURL = "http://10.0.0.1/jwks" },
+		"keys by a name":    func(o *auth.JWTOptions) { o.KeysURL = "http://127.0.0.1.issuer.example/jwks" },
+		"tokens by http":    func(o *auth.JWTOptions) { o.TokenURL = "http://issuer.example/token" },
+		"audience, CRLF":    func(o *auth.JWTOptions) { o.Audience = []string{"stock\r\nX: y"} },
+		"keys, CRLF":        func(o *auth.JWTOptions) { o.KeysURL = "https://issuer.example/\r\nX: y" },
 	} {
 		opts := good
 		change(&opts)
@@ -391,4 +413,63 @@ func TestUnsuitedKeys(t *testing.T) {
 			t.Errorf("%s with the key %q: %v", tt.alg, tt.kid, err)
 		}
 	}
+}
+
+// FuzzAuthorization: whatever credentials a request has in its headers, only one that is right and alone names a caller;
+// what is wrong is refused, never more than that, and is told to nobody.
+func FuzzAuthorization(f *testing.F) {
+	iss := newIssuer(f)
+	key := iss.newKey("k1")
+	file := filepath.Join(f.TempDir(), "jwks.json")
+	writeFile(file, must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})))
+	j := must(auth.NewJWT(auth.JWTOptions{Issuer: "https://issuer.example", Audience: []string{"stock"}, KeysFile: file}))
+	bob := must(auth.NewAPIKeys(auth.APIKeyOptions{Keys: []auth.APIKey{must(auth.ParseAPIKey("bob=" + bobsKey))}}))
+	opts := quiet()
+	var out log
+	opts.Log = out.logger()
+	a := must(auth.Any(opts, bob, j, auth.NewCertificates(auth.CertificateOptions{})))
+	token := sign(key.Key, jose.ES256, "k1", "JWT", iss.claims(time.Now(), map[string]any{"iss": "https://issuer.example", "exp": 1 << 40}))
+	good := "Bearer " + token
+	for _, lines := range []string{
+		good, good + "\n" + good, good + "\n", "\n" + good, "Bearer", "Bearer ", "bearer  " + token, "Bearer\t" + token, "Basic Ym9iOng=",
+		good + ", " + good, good + "\r\nX: y", `Digest username="bob"`, strings.Repeat("Bearer ", 5000),
+	} {
+		f.Add(true, lines, false, "")
+		f.Add(true, lines, true, bobsKey)
+	}
+	f.Add(false, "", true, bobsKey)
+	f.Add(false, "", true, bobsKey+"\n"+bobsKey)
+	f.Fuzz(func(t *testing.T, hasTokens bool, tokens string, hasKeys bool, keys string) {
+		h := http.Header{}
+		if hasTokens {
+			h["Authorization"] = strings.Split(tokens, "\n")
+		}
+		if hasKeys {
+			h["X-Api-Key"] = strings.Split(keys, "\n")
+		}
+		sent := slices.Concat(h["Authorization"], h["X-Api-Key"])
+		info := &a2a.CallInfo{Header: h}
+		err := a.Authenticate(t.Context(), info)
+		if err == nil {
+			right := info.Caller.Subject == "alice" && hasTokens || info.Caller.Subject == "bob" && sent[0] == bobsKey
+			if len(sent) != 1 || !right {
+				t.Fatalf("%q is %+v", h, info.Caller)
+			}
+			return
+		}
+		if codeOf(err) != a2a.ErrUnauthenticated || !info.Caller.Anonymous() {
+			t.Fatalf("%q: %v, %+v", h, err, info.Caller)
+		}
+		challenge := strings.Join(a2a.AsError(err).Challenge, "")
+		if strings.ContainsFunc(challenge, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Fatalf("challenge %q", challenge)
+		}
+		told := challenge + err.Error() + out.String()
+		for _, s := range sent {
+			if len(s) > 32 && strings.Contains(told, strings.TrimPrefix(s, "Bearer ")) {
+				t.Fatalf("%q is told: %s", s, told)
+			}
+		}
+		out.reset()
+	})
 }

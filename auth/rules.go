@@ -10,8 +10,11 @@ import (
 	"github.com/parley-a2a/parley/internal/op"
 )
 
-// AnyOperation stands in [Rules] for the operations that are not named.
-const AnyOperation = "*"
+// What stands in [Rules] for all that is not named.
+const (
+	AnyOperation = "*"
+	AnySkill     = "*" // also for messages that are for none
+)
 
 // Rules say which scopes a caller needs. The zero value lets everybody do everything.
 type Rules struct {
@@ -19,9 +22,19 @@ type Rules struct {
 	Operations map[string][]string
 	// Skills are the scopes that a skill needs, all of them, by its id.
 	Skills map[string][]string
-	// SkillOf returns the id of the skill that a message is for, or "". The protocol has no field for it; nil: Skills is
-	// only for who calls [Rules.Skill], such as the agent.
+	// SkillOf returns the id of the skill that a message is for, or "", such as [SkillIn] does. The protocol has no field for
+	// it; nil: Skills is only for who calls [Rules.Skill], such as the agent. What a message says of itself binds nobody: an
+	// agent that can do something else than the named skill asks for itself.
 	SkillOf func(*a2a.Message) string
+}
+
+// SkillIn is a [Rules.SkillOf] for messages that name their skill in a member of their metadata, as text.
+func SkillIn(member string) func(*a2a.Message) string {
+	return func(m *a2a.Message) string {
+		var id string
+		m.Metadata.Get(member, &id)
+		return id
+	}
 }
 
 // Check returns an error that says what is wrong with the rules.
@@ -57,7 +70,15 @@ func (r *Rules) Operation(caller a2a.Caller, name string) error {
 
 // Skill is like Operation, for a skill.
 func (r *Rules) Skill(caller a2a.Caller, id string) error {
-	return permit(caller, r.Skills[id], "the skill "+id)
+	need, ok := r.Skills[id]
+	if !ok {
+		need = r.Skills[AnySkill]
+	}
+	what := "the skill " + id
+	if id == "" {
+		what = "a message that names no skill"
+	}
+	return permit(caller, need, what)
 }
 
 // message checks the operation and the skill of a message.

@@ -7,15 +7,11 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 )
 
-// Service returns next behind Options.Rules and the watch, such as for parley.Config.Wrap: an operation that the caller
-// has not the scopes for is refused before next hears of it, and a call that takes its time, a stream or a message that
-// is waited for, ends with ErrUnauthenticated when its credential does. Ending a call changes nothing about its task.
-func (a *Authenticator) Service(next a2a.Service) a2a.Service {
-	return &service{auth: a, next: next, rules: &a.opts.Rules}
-}
+// Service returns next behind Options.Rules, such as for parley.Config.Wrap: an operation that the caller has not the scopes
+// for is refused before next hears of it.
+func (a *Authenticator) Service(next a2a.Service) a2a.Service { return &service{next, &a.opts.Rules} }
 
 type service struct {
-	auth  *Authenticator
 	next  a2a.Service
 	rules *Rules
 }
@@ -31,61 +27,26 @@ func unary[Req, Res any](ctx context.Context, s *service, name string, req Req,
 	return f(s.next, ctx, req)
 }
 
-// waiting is unary for a call that may wait.
-func waiting[Req, Res any](ctx context.Context, s *service, refused error, req Req,
-	f func(a2a.Service, context.Context, Req) (Res, error),
-) (Res, error) {
-	var none Res
-	if refused != nil {
-		return none, refused
-	}
-	ctx, stop := s.auth.Watch(ctx)
-	defer stop()
-	res, err := f(s.next, ctx, req)
-	if ended := Ended(ctx); ended != nil {
-		return none, ended
-	}
-	return res, err
-}
-
-// stream is waiting for a stream.
-func stream[Req any](ctx context.Context, s *service, refused error, req Req,
-	f func(a2a.Service, context.Context, Req) iter.Seq2[a2a.Entry, error],
-) iter.Seq2[a2a.Entry, error] {
-	return func(yield func(a2a.Entry, error) bool) {
-		if refused != nil {
-			yield(a2a.Entry{}, refused)
-			return
-		}
-		ctx, stop := s.auth.Watch(ctx)
-		defer stop()
-		for e, err := range f(s.next, ctx, req) {
-			if Ended(ctx) != nil {
-				break
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-		if ended := Ended(ctx); ended != nil {
-			yield(a2a.Entry{}, ended)
-		}
-	}
+func refuse(err error) iter.Seq2[a2a.Entry, error] {
+	return func(yield func(a2a.Entry, error) bool) { yield(a2a.Entry{}, err) }
 }
 
 func (s *service) SendMessage(ctx context.Context, req *a2a.SendMessageRequest) (a2a.SendMessageResult, error) {
-	refused := s.rules.message(ctx, "SendMessage", req.Message)
-	return waiting(ctx, s, refused, req, a2a.Service.SendMessage)
+	if err := s.rules.message(ctx, "SendMessage", req.Message); err != nil {
+		return nil, err
+	}
+	return s.next.SendMessage(ctx, req)
 }
 
 func (s *service) SendStreamingMessage(ctx context.Context, req *a2a.SendMessageRequest) iter.Seq2[a2a.Entry, error] {
-	refused := s.rules.message(ctx, "SendStreamingMessage", req.Message)
-	return stream(ctx, s, refused, req, a2a.Service.SendStreamingMessage)
+	if err := s.rules.message(ctx, "SendStreamingMessage", req.Message); err != nil {
+		return refuse(err)
+	}
+	return s.next.SendStreamingMessage(ctx, req)
 }
 
-// GetTask can wait for a later generation of the task, under the task-log extension.
 func (s *service) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
-	return waiting(ctx, s, s.rules.Operation(callerOf(ctx), "GetTask"), req, a2a.Service.GetTask)
+	return unary(ctx, s, "GetTask", req, a2a.Service.GetTask)
 }
 
 func (s *service) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
@@ -97,8 +58,10 @@ func (s *service) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*
 }
 
 func (s *service) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskRequest) iter.Seq2[a2a.Entry, error] {
-	refused := s.rules.Operation(callerOf(ctx), "SubscribeToTask")
-	return stream(ctx, s, refused, req, a2a.Service.SubscribeToTask)
+	if err := s.rules.Operation(callerOf(ctx), "SubscribeToTask"); err != nil {
+		return refuse(err)
+	}
+	return s.next.SubscribeToTask(ctx, req)
 }
 
 func (s *service) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a.TaskPushNotificationConfig,

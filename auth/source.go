@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,12 @@ func (o *OAuth) check() error {
 	if err := checkText("OAuth.ClientID", o.ClientID); err != nil {
 		return err
 	}
-	return checkScopes(o.Scopes)
+	if o.DeviceURL != "" {
+		if err := checkURL("OAuth.DeviceURL", o.DeviceURL); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(checkTexts("OAuth.Resource", o.Resource), checkTexts("OAuth.Audience", o.Audience), checkScopes(o.Scopes))
 }
 
 // tokenAnswer is an answer of a token endpoint (RFC 6749, section 5.1).

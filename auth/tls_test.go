@@ -33,14 +33,14 @@ func tlsServer(t *testing.T, opts auth.ServerTLSOptions) *httptest.Server {
 		return "acme", []string{"s"}, subject != "dns:banned"
 	}})
 	a := must(auth.Any(quiet(), c))
-	srv := httptest.NewUnstartedServer(auth.KeepCertificate(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		info := &a2a.CallInfo{Header: r.Header}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info := &a2a.CallInfo{Header: r.Header, TLS: r.TLS}
 		if err := a.Authenticate(r.Context(), info); err != nil {
 			w.WriteHeader(a2a.AsError(err).Code.HTTP())
 			return
 		}
 		_, _ = io.WriteString(w, info.Caller.Tenant+" "+info.Caller.Subject)
-	})))
+	}))
 	srv.TLS = config
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	srv.StartTLS()
@@ -103,9 +103,9 @@ func TestUnverifiedCertificate(t *testing.T) {
 	ca := newAuthority()
 	a := must(auth.Any(quiet(), auth.NewCertificates(auth.CertificateOptions{})))
 	var code a2a.ErrorCode
-	srv := httptest.NewUnstartedServer(auth.KeepCertificate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		code = codeOf(a.Authenticate(r.Context(), &a2a.CallInfo{Header: r.Header}))
-	})))
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		code = codeOf(a.Authenticate(r.Context(), &a2a.CallInfo{Header: r.Header, TLS: r.TLS}))
+	}))
 	srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{*ca.issue(localhost())}}
 	srv.StartTLS()
 	defer srv.Close()

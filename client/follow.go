@@ -16,7 +16,8 @@ import (
 
 // Send sends a message and yields what comes of it, as [Client.SendStreamingMessage] does, and goes on when the
 // stream is lost: once an entry has named the task, Send subscribes to that task again, for as long as it takes
-// with pauses of 100 ms to 5 s, until for a minute nothing was heard.
+// with pauses of 100 ms to 5 s, until for a minute nothing was heard. Where the agent answers GetTask and no stream
+// comes about, it asks for the task instead, see Options.Poll.
 //
 // Under task-log it goes on after the entry that was yielded last, also when the host was restarted or the task has
 // ended meanwhile: every entry comes once, with its Generation. Without it, or where the agent's log no longer goes
@@ -114,6 +115,9 @@ type follower struct {
 	retry   retry
 	sum     [sha256.Size]byte // of the task as last asked for
 
+	fruitless int // streams in a row that brought nothing new
+	answered  int // of them, how often in a row GetTask worked right after
+
 	task    string        // its id; empty: not known yet
 	state   a2a.TaskState // as last heard
 	seen    bool          // an entry was yielded
@@ -167,7 +171,7 @@ func (f *follower) run(lost error) {
 			f.mend(lost)
 			return
 		case f.lostCount(lost):
-		case noStream(lost):
+		case noStream(lost), f.deaf(lost):
 			f.poll(0, lost)
 			return
 		default:
@@ -206,6 +210,25 @@ func noStream(err error) bool {
 	}
 }
 
+// deaf reports whether the agent answers while no stream of the task comes about, as behind a proxy that takes none: two
+// streams in a row brought nothing new, and each time GetTask, asked right after, worked. A host that is being restarted
+// answers neither. Before the first entry one stream is enough.
+func (f *follower) deaf(lost error) bool {
+	need := 2
+	if !f.seen {
+		need = 1
+	}
+	if f.fruitless < need || !transient(lost) {
+		return false
+	}
+	if _, err := f.c.GetTask(f.ctx, &a2a.GetTaskRequest{ID: f.task, HistoryLength: f.history}); err != nil {
+		f.answered = 0
+		return false
+	}
+	f.answered++
+	return f.answered >= need
+}
+
 var errEndedEarly = a2a.Errorf(a2a.ErrUnavailable, "the stream ended before the task did")
 
 // read yields the entries of a stream. It returns true when the reader has all it wants, and otherwise why the
@@ -216,6 +239,9 @@ func (f *follower) read(entries iter.Seq2[a2a.Entry, error]) (done bool, lost er
 		// A stream that only ever shows the task as it is and breaks again is no progress, unless it held.
 		if n > 1 || n == 1 && time.Since(began) >= f.c.timing.most {
 			f.retry.reset()
+			f.fruitless, f.answered = 0, 0
+		} else {
+			f.fruitless++
 		}
 	}()
 	rejoined := f.seen

@@ -384,6 +384,34 @@ func TestPace(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an agent that answers, behind a proxy that breaks streams", func(t *testing.T) {
+		for _, first := range []bool{true, false} { // the message's stream, or a task that is followed
+			synctest.Test(t, func(t *testing.T) {
+				began, streams := time.Now(), 0
+				c := hurried(&scripted{
+					send: func() iter.Seq2[a2a.Entry, error] { return says(broken, task(a2a.TaskStateWorking)) },
+					subscribe: func() iter.Seq2[a2a.Entry, error] {
+						streams++
+						return says(broken)
+					},
+					get: func() (*a2a.Task, error) {
+						if time.Since(began) > time.Hour {
+							return task(a2a.TaskStateCompleted), nil
+						}
+						return task(a2a.TaskStateWorking), nil
+					},
+				}, true)
+				follow := c.Follow(t.Context(), "t1")
+				if first {
+					follow = c.Send(t.Context(), text("x"))
+				}
+				words, err := all(follow)
+				if err != nil || words[len(words)-1] != "task COMPLETED" || streams > 2 {
+					t.Errorf("%q after %d streams, %v", words, streams, err)
+				}
+			})
+		}
+	})
 	t.Run("an agent silent behind a proxy that cuts idle streams", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()

@@ -301,7 +301,12 @@ func (s *scripted) SubscribeToTask(context.Context, *a2a.SubscribeToTaskRequest)
 	return s.subscribe()
 }
 
-func (s *scripted) GetTask(context.Context, *a2a.GetTaskRequest) (*a2a.Task, error) { return s.get() }
+func (s *scripted) GetTask(context.Context, *a2a.GetTaskRequest) (*a2a.Task, error) {
+	if s.get == nil {
+		return nil, a2a.Errorf(a2a.ErrUnavailable, "broken")
+	}
+	return s.get()
+}
 
 // says is a stream of the events, which then ends, with err if it is one.
 func says(err error, events ...a2a.Event) iter.Seq2[a2a.Entry, error] {

@@ -269,6 +269,9 @@ func TestExpiry(t *testing.T) {
 				entries--
 				last = err
 			}
+			if entries > 100 {
+				break
+			}
 		}
 		if d := time.Since(begin); entries != 6 || !errors.Is(last, a2a.ErrUnauthenticated) || d != 5500*time.Millisecond {
 			t.Errorf("%d entries and %v after %v", entries, last, d)
@@ -281,6 +284,8 @@ func TestExpiry(t *testing.T) {
 		}
 		brief.Expiry = time.Now().Add(time.Hour)
 		ctx, _ = by(t, brief, "")
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Hour)
+		defer cancel()
 		if _, err := s.SendMessage(ctx, &a2a.SendMessageRequest{}); !errors.Is(err, a2a.ErrUnauthenticated) || time.Since(begin) < time.Hour {
 			t.Errorf("a call that waits: %v", err)
 		}
@@ -337,7 +342,7 @@ func TestRevoked(t *testing.T) {
 					return c.check(ctx, time.Since(begin))
 				}})
 				next, _, err := pull(t, s, alice)
-				for err == nil {
+				for err == nil && time.Since(begin) < 3*time.Hour {
 					_, err, _ = next()
 				}
 				if d := time.Since(begin); !errors.Is(err, a2a.ErrUnauthenticated) || !strings.Contains(err.Error(), c.words) || d < c.ends[0] || d > c.ends[1] {

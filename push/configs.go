@@ -85,7 +85,7 @@ func (p *Push) prepare(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNo
 	if kept.ID == "" {
 		kept.ID = newID()
 	}
-	return &taskstore.Webhook{Config: &kept, Registration: newID()}, nil
+	return &taskstore.Webhook{Config: &kept, Registration: newID(), Node: p.nodeName()}, nil
 }
 
 // callerOf returns the caller whose tasks a scope has, as far as the store knows it.

@@ -42,7 +42,15 @@ func (p *Push) turn(ctx context.Context, d *delivery) verdict {
 	if h.Done { // what could not be recorded before
 		return p.record(d, finished)
 	}
-	events, full, err := p.events(ctx, h)
+	still, err := p.still(ctx, d)
+	if err == nil && !still {
+		return finished
+	}
+	var events []a2a.Entry
+	var full bool
+	if err == nil {
+		events, full, err = p.events(ctx, h)
+	}
 	switch {
 	case errors.Is(err, taskstore.ErrNotFound):
 		return finished

@@ -28,8 +28,8 @@ import (
 type Options struct {
 	// Store keeps the tasks and their webhooks.
 	Store taskstore.Store
-	// Agent is the name under which the tasks are kept. Each agent of a host has a Push of its own, and
-	// each is delivered by one process at a time.
+	// Agent is the name under which the tasks are kept. Each agent of a host has a Push of its own. Where several processes
+	// share the store, each webhook is delivered by one of them at a time: by another only when that is gone.
 	Agent string
 	// Key signs every delivery (Standard Webhooks, v1a); nil: no such signature. See KeyFile.
 	Key ed25519.PrivateKey
@@ -89,12 +89,14 @@ type Push struct {
 	loops  sync.WaitGroup
 	look   chan struct{} // holds one hint that fresh is not empty
 	unhint func()
+	nodes  taskstore.Nodes // nil: no other process has the store
 
 	// regs is held for reading while a registration changes in the store and in tasks, and for writing while
 	// tasks are filled from the store, which would otherwise bring back what was just removed.
 	regs sync.RWMutex
 
 	mu       sync.Mutex
+	node     string // under which the webhooks are delivered; empty: without nodes, or it is lost
 	stopping bool
 	started  bool
 	tasks    map[string][]*delivery // those that are not done, by task id
@@ -139,6 +141,7 @@ func New(opts Options) (*Push, error) {
 		tasks: map[string][]*delivery{}, expected: map[string]*expected{}, fresh: map[string]struct{}{},
 		origins: map[string]*origin{}, limits: map[string]*rate.Limiter{}, limitMax: maxIdleOrigins,
 	}
+	p.nodes, _ = taskstore.As[taskstore.Nodes](opts.Store)
 	p.transport = p.guard.Transport()
 	p.signer.key = opts.Key
 	var err error
@@ -174,11 +177,23 @@ func (p *Push) Start(ctx context.Context) error {
 	p.started = true
 	p.unhint = p.store.Notify(p.hint) // before the first scan, so that nothing falls between
 	p.mu.Unlock()
-	if err := p.scan(ctx); err != nil {
+	lost, err := p.begin(ctx)
+	if err != nil {
 		return fmt.Errorf("push: webhooks of agent %s: %w", p.opts.Agent, err)
 	}
-	p.loops.Go(p.loop)
+	p.loops.Go(func() { p.loop(lost) })
 	return nil
+}
+
+// begin takes up what is not delivered.
+func (p *Push) begin(ctx context.Context) (lost <-chan struct{}, err error) {
+	if p.nodes == nil {
+		return nil, p.scan(ctx)
+	}
+	if lost, err = p.join(ctx); err == nil {
+		err = p.take(ctx)
+	}
+	return lost, err
 }
 
 // Shutdown ends the deliveries. Attempts that run may finish until ctx ends, and are then broken off and made again
@@ -202,6 +217,11 @@ func (p *Push) Shutdown(ctx context.Context) {
 	stop()
 	p.cancel()
 	p.loops.Wait()
+	if node := p.nodeName(); node != "" {
+		if err := p.nodes.Leave(context.WithoutCancel(ctx), node); err != nil {
+			p.log.Warn("this node could not leave in order: its webhooks wait until its time is over", "err", err)
+		}
+	}
 	p.meters.end()
 	if t, ok := p.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -222,17 +242,13 @@ func (p *Push) hint(task string) {
 		p.wake(d)
 	}
 	if p.expected[task] != nil {
-		p.fresh[task] = struct{}{}
-		select {
-		case p.look <- struct{}{}:
-		default:
-		}
+		p.lookAt(task)
 	}
 }
 
 // loop looks for webhooks that were committed by the engine, and for what was lost.
-func (p *Push) loop() {
-	poll, scan := time.NewTicker(pollEvery), time.NewTicker(scanEvery)
+func (p *Push) loop(lost <-chan struct{}) {
+	poll, scan, take := time.NewTicker(pollEvery), time.NewTicker(scanEvery), p.untilTake()
 	defer poll.Stop()
 	defer scan.Stop()
 	for {
@@ -240,9 +256,18 @@ func (p *Push) loop() {
 		select {
 		case <-p.ctx.Done():
 			return
+		case <-lost:
+			if lost = p.rejoin(); lost == nil {
+				return
+			}
+			err = p.take(p.ctx)
+		case <-take:
+			err = p.take(p.ctx)
+			take = p.untilTake()
 		case <-p.look:
 			err = p.lookAtFresh()
 		case <-poll.C:
+			p.expectAll()
 			err = p.poll()
 		case <-scan.C:
 			p.forgetExpected()
@@ -338,6 +363,24 @@ func (p *Push) expect(task, registration string) {
 	}
 	e.registrations[registration] = struct{}{}
 	e.since = time.Now()
+}
+
+// expectAll has all tasks looked at that are to get a webhook: a hint may have been lost.
+func (p *Push) expectAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for task := range p.expected {
+		p.lookAt(task)
+	}
+}
+
+// lookAt has a task looked at in the store.
+func (p *Push) lookAt(task string) {
+	p.fresh[task] = struct{}{}
+	select {
+	case p.look <- struct{}{}:
+	default:
+	}
 }
 
 // met takes a registration off those that are expected.

@@ -111,7 +111,7 @@ func (p *Push) add(h taskstore.Webhook) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.met(h.Key.Task, h.Registration)
-	if h.Done || p.stopping || !p.started { // what is added before Start, its scan finds
+	if h.Done || p.stopping || !p.started || !p.mine(&h) { // what is added before Start, its scan finds
 		return
 	}
 	for _, d := range p.tasks[h.Key.Task] {

@@ -106,7 +106,7 @@ func (s *Server) cancelRun(ctx context.Context, key taskstore.Key, snap taskstor
 	case err != nil:
 		return nil, internal(err)
 	}
-	if r := s.running(key.Task); r != nil {
+	for _, r := range s.running(key.Task) {
 		r.stop()
 	}
 	for rec, err := range s.follow.Follow(ctx, key, snap.Generation) {

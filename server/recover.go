@@ -71,38 +71,43 @@ func (s *Server) loadRequest(ctx context.Context, key taskstore.Key, kept []byte
 // sweeper.
 func (s *Server) recover(ctx context.Context) error {
 	const many = 256
-	n := 0
+	node, n := s.nodeName(), 0
+	if node == "" {
+		return nil
+	}
 	for after := ""; ; {
-		keys, err := s.store.Unsettled(ctx, s.cfg.Name, s.cfg.Node, after, many)
+		keys, err := s.store.Unsettled(ctx, s.cfg.Name, node, after, many)
 		if err != nil {
 			return fmt.Errorf("server: look for what an earlier process left: %w", err)
 		}
-		n += s.settleAll(ctx, keys)
+		n += s.settleAll(ctx, node, keys)
 		if len(keys) < many {
 			break
 		}
 		after = keys[many-1].Task
 	}
 	if n > 0 {
-		s.log.Info("settled what an earlier process left", "tasks", n)
+		s.log.Info("settled what another process left", "tasks", n)
 	}
 	return nil
 }
 
 // settleAll settles tasks, those of runs that were cut all at once, so that they share commits, and those that never
 // started in their order. It returns how many it settled.
-func (s *Server) settleAll(ctx context.Context, keys []taskstore.Key) int {
+func (s *Server) settleAll(ctx context.Context, node string, keys []taskstore.Key) int {
 	var settled atomic.Int64
 	settle := func(key taskstore.Key, f func() error) {
 		if err := f(); err != nil {
-			s.log.Error("cannot settle a task that an earlier process left", "task", key.Task, "err", err)
+			if s.tells(err) {
+				s.log.Error("cannot settle a task that another process left", "task", key.Task, "err", err)
+			}
 			return
 		}
 		settled.Add(1)
 	}
 	var cut sync.WaitGroup
 	for _, key := range keys {
-		if s.running(key.Task) != nil {
+		if s.running(key.Task) != nil || s.closes() {
 			continue
 		}
 		snap, err := s.store.Task(ctx, key, 0)
@@ -110,8 +115,8 @@ func (s *Server) settleAll(ctx context.Context, keys []taskstore.Key) int {
 		case errors.Is(err, taskstore.ErrNotFound):
 		case err != nil:
 			settle(key, func() error { return err })
-		case snap.Node != "" && snap.Node != s.cfg.Node:
-			cut.Go(func() { settle(key, func() error { return s.settleCut(ctx, key, snap) }) })
+		case snap.Node != "" && snap.Node != node:
+			cut.Go(func() { settle(key, func() error { return s.settleCut(ctx, node, key, snap) }) })
 		case snap.Node == "" && snap.Task.Status.State == a2a.TaskStateSubmitted:
 			settle(key, func() error { return s.settleWaiting(ctx, key) })
 		}
@@ -131,9 +136,9 @@ func (s *Server) settleWaiting(ctx context.Context, key taskstore.Key) error {
 		_, err := s.store.Commit(ctx, taskstore.Change{Key: key, IfStatus: snap.StatusGeneration, Records: []taskstore.Record{r.failed(interrupted)}})
 		return err
 	}
-	r := s.newRun(key, snap.Task.ContextID, ar)
+	r := s.newRun(key, snap.Task.ContextID, true, ar)
 	r.req.Task = snap.Task
-	if err := s.register(r, true); err != nil {
+	if err := s.register(r, false); err != nil {
 		return err
 	}
 	if s.turns.wait(r) {
@@ -143,9 +148,9 @@ func (s *Server) settleWaiting(ctx context.Context, key taskstore.Key) error {
 }
 
 // settleCut ends or restarts a task whose run was cut.
-func (s *Server) settleCut(ctx context.Context, key taskstore.Key, snap taskstore.Snapshot) error {
+func (s *Server) settleCut(ctx context.Context, node string, key taskstore.Key, snap taskstore.Snapshot) error {
 	r := &run{key: key, contextID: snap.Task.ContextID}
-	ch := taskstore.Change{Key: key, Claim: s.cfg.Node, Seize: snap.Node, Release: true}
+	ch := taskstore.Change{Key: key, Claim: node, Seize: snap.Node, Release: true}
 	end := r.failed(interrupted)
 	if !snap.Latched && s.restartable() {
 		again, err := s.restart(ctx, key, ch)
@@ -178,16 +183,17 @@ func (s *Server) restart(ctx context.Context, key taskstore.Key, ch taskstore.Ch
 		return false, err
 	}
 	ar.Attempt++
-	r := s.newRun(key, snap.Task.ContextID, ar)
+	r := s.newRun(key, snap.Task.ContextID, true, ar)
 	rec := r.status(a2a.TaskStateWorking, nil, false)
 	rec.Request = keepRequest(ar)
-	ch.Release, ch.Records = false, []taskstore.Record{rec}
 	if err := s.register(r, true); err != nil {
 		return false, err
 	}
+	s.turns.back(key.Scope)
+	ch.Claim, ch.Release, ch.Records = r.node, false, []taskstore.Record{rec}
 	receipt, err := s.store.Commit(ctx, ch)
 	if err != nil {
-		s.unregister(r)
+		s.failedToBegin(r, err)
 		if errors.Is(err, taskstore.ErrLatched) {
 			return false, nil
 		}
@@ -201,7 +207,6 @@ func (s *Server) restart(ctx context.Context, key taskstore.Key, ch taskstore.Ch
 		t = &turn{task: snap.Task}
 	}
 	r.req.Task = t.task
-	s.turns.back(key.Scope)
 	s.start(r, receipt)
 	return true, nil
 }

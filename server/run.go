@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,8 @@ type run struct {
 	key       taskstore.Key
 	contextID string
 	req       *agent.Request
-	known     bool // the context may have values
+	known     bool   // the context may have values
+	node      string // under whose name it claims the task, empty before; changed under Server.mu
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -56,34 +58,42 @@ const (
 	maxSaidBytes = 1 << 20
 )
 
-func (s *Server) newRun(key taskstore.Key, contextID string, req *agent.Request) *run {
-	r := &run{s: s, key: key, contextID: contextID, req: req, done: make(chan struct{}), writing: make(chan struct{}, 1)}
+func (s *Server) newRun(key taskstore.Key, contextID string, known bool, req *agent.Request) *run {
+	r := &run{s: s, key: key, contextID: contextID, known: known, req: req, done: make(chan struct{}), writing: make(chan struct{}, 1)}
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
 	return r
 }
 
-// register makes the run known before it is recorded, so that no cancel falls between.
-func (s *Server) register(r *run, known bool) error {
-	r.known = known
+// register makes the run known before it is recorded, so that no cancel falls between. One that begins at once claims
+// its task under r.node.
+func (s *Server) register(r *run, begins bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	switch {
+	case s.closing:
 		return shuttingDown()
+	case begins && s.node == "":
+		return nodeLost()
+	case begins:
+		r.node = s.node
 	}
-	s.runs[r.key.Task] = r
+	s.runs[r.key.Task] = append(slices.Clip(s.runs[r.key.Task]), r)
 	return nil
 }
 
 func (s *Server) unregister(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runs[r.key.Task] == r {
-		delete(s.runs, r.key.Task)
+	task := r.key.Task
+	s.runs[task] = slices.DeleteFunc(slices.Clone(s.runs[task]), func(other *run) bool { return other == r })
+	if len(s.runs[task]) == 0 {
+		delete(s.runs, task)
 	}
 	r.cancel(nil)
 }
 
-func (s *Server) running(task string) *run {
+// running returns the run of a task on this node, and those that are about to take the task.
+func (s *Server) running(task string) []*run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs[task]
@@ -102,22 +112,28 @@ func (r *run) begun(rec taskstore.Receipt) *turn {
 // start runs a claimed task. A Handle that does not return keeps its place.
 func (s *Server) start(r *run, rec taskstore.Receipt) {
 	r.claimed(rec.Epoch)
-	go func() {
+	s.workers.run(func() { s.exec(r) })
+}
+
+func (s *Server) exec(r *run) {
+	if s.holds(r) {
 		r.exec()
-		s.over(r)
-	}()
+	} else {
+		r.lost(errNodeLost)
+	}
+	s.over(r)
 }
 
 // startWaiting claims a task that waited for its turn, and runs it. The run has its place already.
 func (s *Server) startWaiting(r *run) {
-	go func() {
+	s.workers.run(func() {
 		if s.claim(r) {
-			r.exec()
-		} else {
-			close(r.done)
+			s.exec(r)
+			return
 		}
+		r.giveUp()
 		s.over(r)
-	}()
+	})
 }
 
 func (s *Server) over(r *run) {
@@ -136,14 +152,18 @@ func (r *run) claimed(epoch int64) {
 	}
 }
 
-// claim records that a waiting task starts. It is false if the task was canceled meanwhile.
+// claim records that a waiting task starts. It is false if the task was canceled meanwhile, or another node has it.
 func (s *Server) claim(r *run) bool {
+	doubt := false
 	for pause := first; ; pause = pause.wait(r.ctx) {
 		if r.ctx.Err() != nil {
 			return false
 		}
+		if !s.claims(r) {
+			continue
+		}
 		rec, err := s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
-			Key: r.key, Claim: s.cfg.Node, IfStatus: 1,
+			Key: r.key, Claim: r.node, IfStatus: 1,
 			Records: []taskstore.Record{r.status(a2a.TaskStateWorking, nil, false)},
 		})
 		switch {
@@ -154,9 +174,12 @@ func (s *Server) claim(r *run) bool {
 			r.claimed(rec.Epoch)
 			return true
 		case isVerdict(err):
-			return false
+			return doubt && s.took(r)
 		}
-		r.req.Log.Error("cannot start a waiting task, trying again", "err", err)
+		doubt = true
+		if r.s.tells(err) {
+			r.req.Log.Error("cannot start a waiting task, trying again", "err", err)
+		}
 	}
 }
 
@@ -190,6 +213,9 @@ func (p pause) wait(ctx context.Context) pause {
 
 // exec calls the agent and records how it ended.
 func (r *run) exec() {
+	if r.refusal() != nil { // it was lost before it began
+		return
+	}
 	if r.known {
 		m, err := r.s.store.Values(r.ctx, r.key.Scope, r.contextID)
 		if err != nil {
@@ -328,7 +354,9 @@ func (r *run) lastWords(rec taskstore.Record) []taskstore.Record {
 
 // broke tells those who follow the task on this node that its log cannot be written.
 func (r *run) broke(err error) {
-	r.req.Log.Error("the store refused a write", "err", err)
+	if r.s.tells(err) {
+		r.req.Log.Error("the store refused a write", "err", err)
+	}
 	r.s.follow.Break(r.key.Task, internal(err))
 }
 
@@ -377,7 +405,7 @@ func (r *run) say(rec taskstore.Record, n int64) error {
 	r.said.bytes += n
 	if !r.said.flushing {
 		r.said.flushing = true
-		go r.flushAll()
+		r.s.workers.run(r.flushAll)
 	}
 	return nil
 }
@@ -468,20 +496,29 @@ func (r *run) commit(ch taskstore.Change) (taskstore.Receipt, error) {
 	return rec, err
 }
 
-// lost ends a run whose task another took.
+// lost ends a run whose task another took, or may take.
 func (r *run) lost(err error) {
+	if !r.giveUp() {
+		return
+	}
+	r.s.follow.Break(r.key.Task, nil)
+	r.s.dropped.Add(1)
+	r.req.Log.Warn("the run has lost its task", "err", err)
+	r.cancel(agent.ErrEnded)
+}
+
+// giveUp ends a run without a record, and reports whether it had not ended before.
+func (r *run) giveUp() bool {
 	r.mu.Lock()
 	if r.ended {
 		r.mu.Unlock()
-		return
+		return false
 	}
 	r.ended = true
 	r.mu.Unlock()
 	r.takeSaid()
 	close(r.done)
-	r.s.dropped.Add(1)
-	r.req.Log.Warn("the run has lost its task", "err", err)
-	r.cancel(agent.ErrEnded)
+	return true
 }
 
 // status is the record of a status of this run's task.

@@ -201,7 +201,7 @@ func (s *Server) create(ctx context.Context, c *call, req *a2a.SendMessageReques
 	}
 	m.TaskID = newID()
 	ar.Log = s.taskLog(m.TaskID, m.ContextID)
-	r := s.newRun(c.key(m.TaskID), m.ContextID, ar)
+	r := s.newRun(c.key(m.TaskID), m.ContextID, known, ar)
 	task := &a2a.Task{
 		ID: m.TaskID, ContextID: m.ContextID, History: []*a2a.Message{&m},
 		Status: a2a.TaskStatus{State: a2a.TaskStateSubmitted, Timestamp: now()},
@@ -218,18 +218,21 @@ func (s *Server) create(ctx context.Context, c *call, req *a2a.SendMessageReques
 	if !starts || s.restartable() {
 		ch.Records[0].Request = keepRequest(ar)
 	}
-	if starts {
-		ch.Claim = s.cfg.Node
-		ch.Records = append(ch.Records, r.status(a2a.TaskStateWorking, nil, false))
-	}
-	if err := s.register(r, known); err != nil {
+	if err := s.register(r, starts); err != nil {
 		s.leave(starts, c.scope)
 		return nil, err
 	}
+	if starts {
+		ch.Claim = r.node
+		ch.Records = append(ch.Records, r.status(a2a.TaskStateWorking, nil, false))
+	}
 	rec, err := s.store.Commit(context.WithoutCancel(ctx), ch)
-	if err != nil {
+	switch {
+	case err != nil && starts:
+		s.failedToBegin(r, err)
+		return nil, internal(err)
+	case err != nil: // if it is recorded all the same, it is found as one that never started
 		s.unregister(r)
-		s.leave(starts, c.scope)
 		return nil, internal(err)
 	}
 	t := r.begun(rec)
@@ -400,13 +403,13 @@ func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageReques
 		return nil, err
 	}
 	ar.Log = s.taskLog(key.Task, m.ContextID)
-	r := s.newRun(key, m.ContextID, ar)
+	r := s.newRun(key, m.ContextID, true, ar)
 	rec := r.status(a2a.TaskStateWorking, nil, false)
 	rec.Turn = &m
 	if s.restartable() {
 		rec.Request = keepRequest(ar)
 	}
-	ch.Records, ch.Claim = []taskstore.Record{rec}, s.cfg.Node
+	ch.Records = []taskstore.Record{rec}
 	if !s.turns.take(key.Scope) {
 		return nil, overLimit("running", "%d tasks of this caller are running (limit running): send the answer again when one has ended", s.cfg.Limits.Running)
 	}
@@ -414,10 +417,10 @@ func (s *Server) answer(ctx context.Context, c *call, req *a2a.SendMessageReques
 		s.leave(true, key.Scope)
 		return nil, err
 	}
+	ch.Claim = r.node
 	receipt, err := s.store.Commit(context.WithoutCancel(ctx), ch)
 	if err != nil {
-		s.unregister(r)
-		s.leave(true, key.Scope)
+		s.failedToBegin(r, err)
 		return nil, err
 	}
 	t, err := s.joined(ctx, key, receipt.Generation)

@@ -39,10 +39,7 @@ type Config struct {
 	// NoAnonymousLists refuses ListTasks to anonymous callers, who are strangers to each other.
 	NoAnonymousLists bool
 	// Log gets what callers do not. Nil: slog.Default.
-	Log *slog.Logger
-	// Node names this process as the holder of leases; empty: a new name.
-	Node string
-
+	Log    *slog.Logger
 	Limits Limits
 	Times  Times
 	// Retain is how long finished tasks are kept, 30 days by default, and Replay how long their logs are, 24 hours by
@@ -101,22 +98,28 @@ var ErrShutdown = errors.New("server: the host is shutting down")
 
 // Server implements a2a.Service.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	store  taskstore.Store
-	follow *taskstore.Follower
-	turns  turns
-	sends  sends
+	cfg     Config
+	log     *slog.Logger
+	store   taskstore.Store
+	follow  *taskstore.Follower
+	turns   turns
+	sends   sends
+	workers workers
 
 	ctx  context.Context // of every run
 	stop context.CancelCauseFunc
 
+	nodes    taskstore.Nodes // nil: no other process has the store
+	attended chan struct{}   // closed when nobody attends to the node any more
+	swept    chan struct{}   // closed when the sweeper has ended
+	queued   atomic.Int64    // messages that wait for a working task
+	dropped  atomic.Int64    // writes of runs that had lost their task
+	told     atomic.Int64    // when it was last logged that the store can record nothing
+
 	mu      sync.Mutex
-	runs    map[string]*run // of this process, by task id
+	node    string            // the name that holds the leases; empty: it is lost
+	runs    map[string][]*run // of this process, by task id: the one at work, and those about to take the task
 	closing bool
-	swept   chan struct{} // closed when the sweeper has ended
-	queued  atomic.Int64  // messages that wait for a working task
-	dropped atomic.Int64  // writes of runs that had lost their task
 }
 
 var _ a2a.Service = (*Server)(nil)
@@ -135,7 +138,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.Limits.defaults()
 	cfg.Times.defaults()
-	orDefault(&cfg.Node, uuid.NewString())
 	orDefault(&cfg.Retain, 30*24*time.Hour)
 	orDefault(&cfg.Replay, 24*time.Hour)
 	if cfg.Log == nil {
@@ -146,25 +148,42 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log.With("agent", cfg.Name), store: cfg.Store,
 		follow: taskstore.NewFollower(cfg.Store, time.Second),
 		ctx:    ctx, stop: stop,
-		runs: map[string]*run{}, swept: make(chan struct{}),
+		node: uuid.NewString(), attended: make(chan struct{}),
+		runs: map[string][]*run{}, swept: make(chan struct{}),
 	}
+	s.nodes, _ = taskstore.As[taskstore.Nodes](cfg.Store)
 	s.turns.limits = cfg.Limits
-	if err := s.recover(ctx); err != nil {
+	s.workers = workers{next: make(chan func()), stop: ctx.Done()}
+	var lost <-chan struct{}
+	var err error
+	if s.nodes != nil {
+		lost, err = s.join(ctx)
+	}
+	if err == nil {
+		err = s.recover(ctx)
+	}
+	if err != nil {
 		stop(err)
 		s.follow.Close(err)
 		return nil, err
 	}
 	go s.sweep()
+	if s.nodes != nil {
+		go s.attend(lost)
+	} else {
+		close(s.attended)
+	}
 	return s, nil
 }
 
 // Shutdown ends the server: no new message is taken, what runs may finish until ctx ends, and what then still runs
 // is recorded as FAILED, interrupted by a restart, or left to be run again where the agent is restartable. So is at
-// once what waits for an answer in Ask. Tasks that wait for a turn keep waiting. The store stays open.
+// once what waits for an answer in Ask. Tasks that wait for a turn keep waiting; where several processes share the store,
+// another takes them. The store stays open.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.closing = true
-	left := slices.Collect(maps.Values(s.runs))
+	left := slices.Concat(slices.Collect(maps.Values(s.runs))...)
 	s.mu.Unlock()
 	for _, r := range left {
 		if r.asking.Load() { // no answer can come any more
@@ -181,6 +200,12 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.stop(ErrShutdown)
 	s.follow.Close(shuttingDown())
 	<-s.swept
+	<-s.attended
+	if node := s.nodeName(); s.nodes != nil && node != "" {
+		if err := s.nodes.Leave(context.WithoutCancel(ctx), node); err != nil {
+			s.log.Warn("this node could not leave in order: others wait until its time is over", "err", err)
+		}
+	}
 }
 
 func shuttingDown() error {
@@ -244,7 +269,26 @@ func internal(err error) error {
 	if errors.As(err, &code) {
 		return a2a.AsError(err)
 	}
+	switch {
+	case errors.Is(err, taskstore.ErrUnavailable):
+		return (&a2a.Error{
+			Code: a2a.ErrUnavailable, Message: "the host cannot record anything now: try again later", RetryAfter: 5 * time.Second,
+		}).WithCause(err)
+	case errors.Is(err, taskstore.ErrFenced): // the node was lost at this moment
+		return nodeLost()
+	}
 	return (&a2a.Error{Code: a2a.ErrInternal}).WithCause(err)
+}
+
+// tells reports whether an error of the store is to be logged: one that may pass, such as a full disk, once a minute,
+// however many tasks meet it.
+func (s *Server) tells(err error) bool {
+	if !errors.Is(err, taskstore.ErrUnavailable) {
+		return true
+	}
+	now := time.Now().UnixNano()
+	last := s.told.Load()
+	return (last == 0 || now-last >= int64(time.Minute)) && s.told.CompareAndSwap(last, now)
 }
 
 func notFound(id string) error {

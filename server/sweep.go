@@ -23,6 +23,7 @@ func (s *Server) sweep() {
 	tick := time.NewTicker(min(every, time.Second))
 	defer tick.Stop()
 	recovered, expired := time.Now(), time.Now()
+	again := s.orphans()
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -31,11 +32,11 @@ func (s *Server) sweep() {
 		}
 		s.sweepSilent()
 		s.sweepUnanswered()
-		if time.Since(recovered) >= recoverEvery {
+		if time.Since(recovered) >= again {
 			if err := s.recover(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.log.Error("cannot look for tasks of nodes that are gone", "err", err)
 			}
-			recovered = time.Now()
+			recovered, again = time.Now(), s.orphans()
 		}
 		if time.Since(expired) >= expireEvery && !s.expire() {
 			expired = time.Now()
@@ -77,7 +78,7 @@ func (s *Server) sweepSilent() {
 	limit := time.Now().Add(-s.cfg.Times.Silence).UnixNano()
 	s.mu.Lock()
 	var silent []*run
-	for _, r := range s.runs {
+	for r := range s.allRuns() {
 		if beat := r.beat.Load(); beat != 0 && beat < limit && !r.asking.Load() {
 			silent = append(silent, r)
 		}
@@ -113,7 +114,7 @@ func (s *Server) failUnanswered(ctx context.Context, key taskstore.Key) {
 	}
 	text := fmt.Sprintf("Nobody answered within %v.", s.cfg.Times.Answer)
 	if snap.Node != "" {
-		if r := s.running(key.Task); r != nil {
+		for _, r := range s.running(key.Task) {
 			go r.overrule(&overruled{errUnanswered, text})
 		}
 		return

@@ -52,34 +52,3 @@ func View(t *a2a.Task, history int, artifacts bool) *a2a.Task {
 	}
 	return &out
 }
-
-// Size returns about how many bytes a task's content has: that of its messages and artifacts.
-func Size(t *a2a.Task) (n int) {
-	for _, m := range t.History {
-		n += partsSize(m.Parts)
-	}
-	for _, a := range t.Artifacts {
-		n += partsSize(a.Parts)
-	}
-	if t.Status.Message != nil {
-		n += partsSize(t.Status.Message.Parts)
-	}
-	return n
-}
-
-func partsSize(parts []*a2a.Part) (n int) {
-	for _, p := range parts {
-		n += 64 // what stands around
-		switch c := p.Content.(type) {
-		case a2a.Text:
-			n += len(c)
-		case a2a.Raw:
-			n += len(c)
-		case a2a.URL:
-			n += len(c)
-		case a2a.Data:
-			n += len(c)
-		}
-	}
-	return n
-}

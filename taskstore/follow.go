@@ -181,6 +181,7 @@ func (f *Follower) Follow(ctx context.Context, key Key, after int64) iter.Seq2[R
 		r := f.add(key, after)
 		defer f.remove(r)
 		for {
+			ended := r.ended() // before the log is read: what was written until then is still told
 			records, err := f.store.Entries(ctx, key, after, batch)
 			if err != nil {
 				yield(Record{}, err)
@@ -196,7 +197,7 @@ func (f *Follower) Follow(ctx context.Context, key Key, after int64) iter.Seq2[R
 			if len(records) == batch {
 				continue
 			}
-			if err := r.wait(ctx, after); err != nil {
+			if err := r.wait(ctx, after, ended); err != nil {
 				yield(Record{}, err)
 				return
 			}
@@ -204,13 +205,18 @@ func (f *Follower) Follow(ctx context.Context, key Key, after int64) iter.Seq2[R
 	}
 }
 
-func (r *reader) wait(ctx context.Context, seen int64) error {
+func (r *reader) ended() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+func (r *reader) wait(ctx context.Context, seen int64, ended error) error {
 	r.mu.Lock()
 	r.seen = seen
-	err := r.err
 	r.mu.Unlock()
-	if err != nil {
-		return err
+	if ended != nil {
+		return ended
 	}
 	select {
 	case <-r.wake:

@@ -32,6 +32,7 @@ type Memory struct {
 	waiting  map[string]*memTask // interrupted tasks
 	idle     map[string]*memTask // tasks that have not started
 	held     map[string]*memTask // tasks with a lease
+	hooks    map[string]hooks    // webhooks of the tasks that have some
 	hooked   map[string]*memTask // tasks with a webhook that is not done
 	sent     map[sentKey]*Sent
 	sentList []sentKey // a heap, the first to expire on top
@@ -44,12 +45,13 @@ type Memory struct {
 }
 
 type memScope struct {
+	Scope
 	byState  [9]*btree.BTreeG[*memTask] // each task stands in the tree of its state, ordered by status time and id
-	contexts map[string]*memContext
+	contexts map[string]*memTask        // the newest of each context; older ones by memTask.inContext
+	values   map[string]*memValues      // of the contexts that keep some
 }
 
-type memContext struct {
-	tasks  *memTask // the newest; older ones by memTask.inContext
+type memValues struct {
 	values map[string]string
 	used   time.Time
 }
@@ -61,18 +63,20 @@ type sentKey struct {
 
 type memTask struct {
 	scope     *memScope
-	key       Key
 	state     State
-	log       []Record // generations trimmed+1 … state.Generation
-	trimmed   int64
+	log       []Record // all records, or none if they were trimmed
 	epoch     int64
 	node      string
+	inContext *memTask
 	latched   bool
 	committed bool
-	hooks     []*Webhook // by id
-	inContext *memTask
+	trimmed   bool
 	gone      bool // forgotten: skipped in inContext chains
 }
+
+func (t *memTask) id() string { return t.state.Task.ID }
+
+func (t *memTask) key() Key { return Key{Scope: t.scope.Scope, Task: t.id()} }
 
 // NewMemory returns an empty store.
 func NewMemory(opts MemoryOptions) *Memory {
@@ -92,6 +96,7 @@ func NewMemory(opts MemoryOptions) *Memory {
 		waiting: map[string]*memTask{},
 		idle:    map[string]*memTask{},
 		held:    map[string]*memTask{},
+		hooks:   map[string]hooks{},
 		hooked:  map[string]*memTask{},
 		sent:    map[sentKey]*Sent{},
 		notify:  map[int]func(string){},
@@ -126,9 +131,9 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 		if t != nil {
 			return Receipt{}, ErrExists
 		}
-		t = &memTask{key: c.Key}
+		t = &memTask{scope: m.scope(c.Key.Scope)}
 	} else {
-		if t == nil || t.key.Scope != c.Key.Scope {
+		if t == nil || t.scope.Scope != c.Key.Scope {
 			return Receipt{}, ErrNotFound
 		}
 	}
@@ -138,7 +143,7 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	if c.Delivered != nil && !t.delivered(c.Delivered) {
+	if c.Delivered != nil && !m.hooks[t.id()].delivered(c.Delivered) {
 		return Receipt{}, ErrConflict
 	}
 	if c.Create {
@@ -149,7 +154,7 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 		m.append(t, c.Records)
 	}
 	if c.Values != nil {
-		t.scope.context(t.state.Task.ContextID).values = c.Values
+		t.scope.values[t.state.Task.ContextID] = &memValues{values: c.Values, used: time.Now()}
 	}
 	m.keep(t)
 	m.hook(t, &c)
@@ -159,30 +164,29 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 	return Receipt{Generation: t.state.Generation, Epoch: t.epoch, Records: c.Records}, nil
 }
 
-// add puts a new task where its scope and context find it.
-func (m *Memory) add(t *memTask, c Change) {
-	t.scope = m.scopes[c.Key.Scope]
-	if t.scope == nil {
-		t.scope = &memScope{contexts: map[string]*memContext{}}
-		m.scopes[c.Key.Scope] = t.scope
+// scope returns what is kept of a scope.
+func (m *Memory) scope(scope Scope) *memScope {
+	s := m.scopes[scope]
+	if s == nil {
+		s = &memScope{Scope: scope, contexts: map[string]*memTask{}, values: map[string]*memValues{}}
+		m.scopes[scope] = s
 	}
-	first := c.Records[0].Event.(*a2a.Task) //nolint:forcetypeassert // Check saw to it
-	ctx := t.scope.context(first.ContextID)
-	t.inContext, ctx.tasks = ctx.tasks, t
-	if time.Since(ctx.used) > m.opts.ContextTTL {
-		ctx.values = nil
-	}
-	ctx.used = time.Now()
-	m.tasks[c.Key.Task] = t
+	return s
 }
 
-func (s *memScope) context(id string) *memContext {
-	c := s.contexts[id]
-	if c == nil {
-		c = &memContext{}
-		s.contexts[id] = c
+// add puts a new task where its context finds it.
+func (m *Memory) add(t *memTask, c Change) {
+	first := c.Records[0].Event.(*a2a.Task) //nolint:forcetypeassert // Check saw to it
+	t.inContext = t.scope.contexts[first.ContextID]
+	t.scope.contexts[first.ContextID] = t
+	if v := t.scope.values[first.ContextID]; v != nil {
+		if now := time.Now(); now.Sub(v.used) > m.opts.ContextTTL {
+			delete(t.scope.values, first.ContextID)
+		} else {
+			v.used = now
+		}
 	}
-	return c
+	m.tasks[c.Key.Task] = t
 }
 
 // append numbers the records, folds them and keeps the indexes.
@@ -191,7 +195,7 @@ func (m *Memory) append(t *memTask, records []Record) {
 	before := t.state.Task.Status
 	if !fresh && changesStatus(records) {
 		t.scope.tree(before.State).Delete(t)
-		delete(m.waiting, t.key.Task)
+		delete(m.waiting, t.id())
 		defer m.index(t)
 	}
 	for i := range records {
@@ -224,10 +228,10 @@ func numbered(e a2a.Entry, generation int64) a2a.Entry {
 // then make room.
 func (m *Memory) index(t *memTask) {
 	state := t.state.Task.Status.State
-	t.scope.tree(state).Set(t)
+	t.scope.tree(state).Load(t) // quick where the task is the newest, as it mostly is
 	switch {
 	case state.Interrupted():
-		m.waiting[t.key.Task] = t
+		m.waiting[t.id()] = t
 	case state.Terminal():
 		m.logs.push(t)
 		m.finished.push(t)
@@ -242,27 +246,29 @@ func (m *Memory) index(t *memTask) {
 // trim takes the log of the task that finished first, unless a webhook still needs it.
 func (m *Memory) trim() bool {
 	old := m.logs.pop()
-	if m.hooked[old.key.Task] == old {
+	if m.hooked[old.id()] == old {
 		m.logs.push(old)
 		return false
 	}
-	old.log, old.trimmed = nil, old.state.Generation
+	old.log, old.trimmed = nil, true
 	return true
 }
 
 func (m *Memory) forget(t *memTask) {
-	delete(m.tasks, t.key.Task)
-	delete(m.hooked, t.key.Task)
+	delete(m.tasks, t.id())
+	delete(m.hooks, t.id())
+	delete(m.hooked, t.id())
 	t.scope.tree(t.state.Task.Status.State).Delete(t)
-	id := t.state.Task.ContextID
+	contexts, id := t.scope.contexts, t.state.Task.ContextID
 	t.gone = true
-	if c := t.scope.contexts[id]; c != nil {
-		for c.tasks != nil && c.tasks.gone {
-			c.tasks = c.tasks.inContext
-		}
-		if c.tasks == nil && c.values == nil {
-			delete(t.scope.contexts, id)
-		}
+	newest := contexts[id]
+	for newest != nil && newest.gone {
+		newest = newest.inContext
+	}
+	if newest == nil {
+		delete(contexts, id)
+	} else {
+		contexts[id] = newest
 	}
 	t.log, t.state = nil, State{}
 }
@@ -282,7 +288,7 @@ func older(a, b *memTask) bool {
 	if !at.Equal(bt) {
 		return at.Before(bt)
 	}
-	return a.key.Task < b.key.Task
+	return a.id() < b.id()
 }
 
 // Task implements [Store].
@@ -299,7 +305,7 @@ func (m *Memory) Task(_ context.Context, key Key, at int64) (Snapshot, error) {
 		out.Generation, out.StatusGeneration = t.state.Generation, t.state.StatusGeneration
 		return out, nil
 	}
-	if t.trimmed > 0 {
+	if t.trimmed {
 		return Snapshot{}, ErrTrimmed
 	}
 	var s State
@@ -312,7 +318,7 @@ func (m *Memory) Task(_ context.Context, key Key, at int64) (Snapshot, error) {
 
 func (m *Memory) find(key Key) (*memTask, error) {
 	t := m.tasks[key.Task]
-	if t == nil || t.key.Scope != key.Scope {
+	if t == nil || t.scope.Scope != key.Scope {
 		return nil, ErrNotFound
 	}
 	return t, nil
@@ -326,10 +332,14 @@ func (m *Memory) Entries(_ context.Context, key Key, after int64, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
-	if after < t.trimmed {
+	switch {
+	case !t.trimmed:
+	case after < t.state.Generation:
 		return nil, ErrTrimmed
+	default:
+		return nil, nil
 	}
-	from := min(after-t.trimmed, int64(len(t.log)))
+	from := min(after, int64(len(t.log)))
 	to := min(from+int64(limit), int64(len(t.log)))
 	return t.log[from:to:to], nil
 }
@@ -370,11 +380,11 @@ func (m *Memory) Values(_ context.Context, scope Scope, contextID string) (map[s
 	if s == nil {
 		return nil, nil
 	}
-	c := s.contexts[contextID]
-	if c == nil || time.Since(c.used) > m.opts.ContextTTL {
+	v := s.values[contextID]
+	if v == nil || time.Since(v.used) > m.opts.ContextTTL {
 		return nil, nil
 	}
-	return c.values, nil
+	return v.values, nil
 }
 
 // Interrupted implements [Store].
@@ -386,8 +396,8 @@ func (m *Memory) Interrupted(_ context.Context, agent string, before time.Time, 
 		if len(out) == limit {
 			break
 		}
-		if t.key.Agent == agent && t.state.Task.Status.Timestamp.Before(before) {
-			out = append(out, t.key)
+		if t.scope.Agent == agent && t.state.Task.Status.Timestamp.Before(before) {
+			out = append(out, t.key())
 		}
 	}
 	return out, nil

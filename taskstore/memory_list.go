@@ -42,14 +42,14 @@ func (m *Memory) List(_ context.Context, q Query) (Page, error) {
 		if q.MaxBytes == 0 || i == len(found)-1 {
 			continue
 		}
-		if size += Size(v); size >= q.MaxBytes {
+		if size += v.Size(); size >= q.MaxBytes {
 			more, found = true, found[:i+1]
 			break
 		}
 	}
 	if more {
 		last := found[len(found)-1]
-		page.Next = Cursor{Time: last.state.Task.Status.Timestamp, Task: last.key.Task}.Token(q)
+		page.Next = Cursor{Time: last.state.Task.Status.Timestamp, Task: last.id()}.Token(q)
 	}
 	return page, nil
 }
@@ -57,11 +57,7 @@ func (m *Memory) List(_ context.Context, q Query) (Page, error) {
 // listContext sorts a context's tasks: contexts are small. It returns one task more than the page holds if
 // there is one.
 func (s *memScope) listContext(q Query, cursor *Cursor) (found []*memTask, total int) {
-	c := s.contexts[q.ContextID]
-	if c == nil {
-		return nil, 0
-	}
-	for t := c.tasks; t != nil; t = t.inContext {
+	for t := s.contexts[q.ContextID]; t != nil; t = t.inContext {
 		if !t.gone && q.matches(t) {
 			found = append(found, t)
 		}
@@ -144,7 +140,7 @@ func countAfter(tree *btree.BTreeG[*memTask], q Query) int {
 }
 
 func (c *Cursor) pivot() *memTask {
-	t := &memTask{key: Key{Task: c.Task}}
-	t.state.Task.Status.Timestamp = c.Time
+	t := &memTask{}
+	t.state.Task.ID, t.state.Task.Status.Timestamp = c.Task, c.Time
 	return t
 }

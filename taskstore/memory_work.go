@@ -18,9 +18,9 @@ func (m *Memory) keep(t *memTask) {
 
 func set(where map[string]*memTask, t *memTask, in bool) {
 	if in {
-		where[t.key.Task] = t
+		where[t.id()] = t
 	} else {
-		delete(where, t.key.Task)
+		delete(where, t.id())
 	}
 }
 
@@ -31,8 +31,8 @@ func (m *Memory) Unsettled(_ context.Context, agent, node, after string, limit i
 	var out []Key
 	for _, where := range []map[string]*memTask{m.idle, m.held} {
 		for id, t := range where {
-			if t.key.Agent == agent && t.node != node && id > after {
-				out = append(out, t.key)
+			if t.scope.Agent == agent && t.node != node && id > after {
+				out = append(out, t.key())
 			}
 		}
 	}
@@ -101,15 +101,18 @@ func (m *Memory) Sent(_ context.Context, scope Scope, messageID string) (*Sent, 
 	return m.wasSent(scope, messageID), nil
 }
 
-// hookAt returns the place of a webhook and whether it is there.
-func (t *memTask) hookAt(id string) (int, bool) {
-	return slices.BinarySearchFunc(t.hooks, id, func(h *Webhook, id string) int { return strings.Compare(h.Config.ID, id) })
+// hooks are the webhooks of a task, by id.
+type hooks []*Webhook
+
+// at returns the place of a webhook and whether it is there.
+func (hs hooks) at(id string) (int, bool) {
+	return slices.BinarySearchFunc(hs, id, func(h *Webhook, id string) int { return strings.Compare(h.Config.ID, id) })
 }
 
 // delivered reports whether the registration is there.
-func (t *memTask) delivered(h *Webhook) bool {
-	i, ok := t.hookAt(h.Config.ID)
-	return ok && t.hooks[i].Registration == h.Registration
+func (hs hooks) delivered(h *Webhook) bool {
+	i, ok := hs.at(h.Config.ID)
+	return ok && hs[i].Registration == h.Registration
 }
 
 // hook carries out what a change says of webhooks: how far one has come, that one goes, that there is one.
@@ -117,36 +120,42 @@ func (m *Memory) hook(t *memTask, c *Change) {
 	if c.Webhook == nil && c.Delivered == nil && c.Unhook == "" {
 		return
 	}
+	hs := m.hooks[t.id()]
 	if h := c.Delivered; h != nil {
-		i, _ := t.hookAt(h.Config.ID) // delivered said that it is there
+		i, _ := hs.at(h.Config.ID) // delivered said that it is there
 		kept := *h
-		kept.Key, kept.Config = t.key, t.hooks[i].Config
-		t.hooks[i] = &kept
+		kept.Key, kept.Config = t.key(), hs[i].Config
+		hs[i] = &kept
 	}
-	if i, ok := t.hookAt(c.Unhook); ok && c.Unhook != "" {
-		t.hooks = slices.Delete(t.hooks, i, i+1)
+	if i, ok := hs.at(c.Unhook); ok && c.Unhook != "" {
+		hs = slices.Delete(hs, i, i+1)
 	}
 	if h := c.Hook(t.state.Generation); h != nil {
-		i, ok := t.hookAt(h.Config.ID)
+		i, ok := hs.at(h.Config.ID)
 		if ok {
-			t.hooks[i] = h
+			hs[i] = h
 		} else {
-			t.hooks = slices.Insert(t.hooks, i, h)
+			hs = slices.Insert(hs, i, h)
 		}
 	}
-	set(m.hooked, t, slices.ContainsFunc(t.hooks, func(h *Webhook) bool { return !h.Done }))
+	if len(hs) > 0 {
+		m.hooks[t.id()] = hs
+	} else {
+		delete(m.hooks, t.id())
+	}
+	set(m.hooked, t, slices.ContainsFunc(hs, func(h *Webhook) bool { return !h.Done }))
 }
 
 // Webhooks implements [Store].
 func (m *Memory) Webhooks(_ context.Context, key Key) ([]Webhook, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	t, err := m.find(key)
-	if err != nil {
+	if _, err := m.find(key); err != nil {
 		return nil, err
 	}
-	out := make([]Webhook, len(t.hooks))
-	for i, h := range t.hooks {
+	hs := m.hooks[key.Task]
+	out := make([]Webhook, len(hs))
+	for i, h := range hs {
 		out[i] = *h
 	}
 	return out, nil
@@ -158,9 +167,9 @@ func (m *Memory) Outbox(_ context.Context, agent, task, id string, limit int) ([
 	defer m.mu.RUnlock()
 	var out []Webhook
 	for _, t := range m.hooked {
-		for _, h := range t.hooks {
-			later := t.key.Task > task || t.key.Task == task && h.Config.ID > id
-			if t.key.Agent == agent && !h.Done && later {
+		for _, h := range m.hooks[t.id()] {
+			later := t.id() > task || t.id() == task && h.Config.ID > id
+			if t.scope.Agent == agent && !h.Done && later {
 				out = append(out, *h)
 			}
 		}
@@ -186,7 +195,7 @@ func (m *Memory) Expire(_ context.Context, r Retention) (Expired, error) {
 	out.Tasks, out.More = len(due), more
 	due, more = m.due(&m.logs, r.Logs, r.Limit-out.Tasks)
 	for _, t := range due {
-		t.log, t.trimmed = nil, t.state.Generation
+		t.log, t.trimmed = nil, true
 	}
 	out.Logs, out.More = len(due), out.More || more
 	now := time.Now()
@@ -198,13 +207,10 @@ func (m *Memory) Expire(_ context.Context, r Retention) (Expired, error) {
 		m.dropSent()
 	}
 	for _, s := range m.scopes {
-		for id, c := range s.contexts {
-			if c.values != nil && now.Sub(c.used) > m.opts.ContextTTL {
-				c.values = nil
+		for id, v := range s.values {
+			if now.Sub(v.used) > m.opts.ContextTTL {
+				delete(s.values, id)
 				out.Contexts++
-				if c.tasks == nil {
-					delete(s.contexts, id)
-				}
 			}
 		}
 	}
@@ -220,7 +226,7 @@ func (m *Memory) due(q *queue, before time.Time, limit int) (due []*memTask, mor
 	var kept []*memTask
 	for q.len() > 0 && (q.peek().gone || q.peek().state.Task.Status.Timestamp.Before(before)) {
 		t := q.peek()
-		waits := m.hooked[t.key.Task] == t
+		waits := m.hooked[t.id()] == t
 		if !t.gone && !waits && len(due) >= limit {
 			more = true
 			break

@@ -75,6 +75,9 @@ type Webhook struct {
 	Config *a2a.TaskPushNotificationConfig // with its secrets; its id is unique within the task
 	// Registration is different for every registration, also for one that replaces another of its id.
 	Registration string
+	// Node is who delivers, in a store with [Nodes]; elsewhere it is empty and not kept. The news of a delivery are taken
+	// from no other.
+	Node string
 	// Delivered is the generation up to which the receiver has the task's log. Before Begun it is that as of
 	// which the receiver first gets the Task; zero in a Change means that of the change's last record.
 	Delivered int64
@@ -124,7 +127,7 @@ type Change struct {
 	Sent *Sent
 
 	// Delivered records how far the delivery of a webhook has come, and nothing else of it. ErrConflict if that
-	// registration is gone.
+	// registration is gone, or its Node is another.
 	Delivered *Webhook
 	// Unhook removes the webhook with this id, if there is one.
 	Unhook string

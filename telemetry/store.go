@@ -15,8 +15,8 @@ import (
 // Store returns next with metrics:
 //
 //   - a2a.store.operation.duration: how long Commit, Task, Entries and List take, by method and outcome: "ok",
-//     "ERROR" for a fault of the store, CANCELED for a context that ended, and the store's verdicts, such as
-//     CONFLICT, which are its ordinary work.
+//     "ERROR" for a fault of the store, UNAVAILABLE for one that may pass, CANCELED for a context that ended, and the
+//     store's verdicts, such as CONFLICT, which are its ordinary work.
 //   - a2a.task.created and a2a.task.ended, the latter by state: what the commits were about.
 //
 // The other methods are next's own.
@@ -39,6 +39,9 @@ type store struct {
 	sets           sets
 	created, ended metric.Int64Counter
 }
+
+// Unwrap lets taskstore.As find what the store underneath is besides.
+func (s *store) Unwrap() taskstore.Store { return s.Store }
 
 // Commit implements taskstore.Store.
 func (s *store) Commit(ctx context.Context, c taskstore.Change) (taskstore.Receipt, error) {
@@ -131,6 +134,7 @@ var verdicts = []struct {
 	{taskstore.ErrTrimmed, "TRIMMED"},
 	{taskstore.ErrBadToken, "BAD_TOKEN"},
 	{taskstore.ErrSent, "SENT"},
+	{taskstore.ErrUnavailable, "UNAVAILABLE"}, // not a verdict, but the one fault with a word of its own
 }
 
 func outcomeOfStore(ctx context.Context, err error) string {

@@ -38,6 +38,7 @@ var verdicts = map[string]error{
 	"ErrTerminal": taskstore.ErrTerminal, "ErrFenced": taskstore.ErrFenced, "ErrHeld": taskstore.ErrHeld,
 	"ErrNotHeld": taskstore.ErrNotHeld, "ErrLatched": taskstore.ErrLatched, "ErrCommitted": taskstore.ErrCommitted,
 	"ErrTrimmed": taskstore.ErrTrimmed, "ErrBadToken": taskstore.ErrBadToken, "ErrSent": taskstore.ErrSent,
+	"ErrUnavailable": taskstore.ErrUnavailable,
 }
 
 // TestVerdicts: none of a store's verdicts looks like a fault, and a fault does.

@@ -13,6 +13,7 @@ import (
 
 	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/internal/op"
+	"github.com/parley-a2a/parley/internal/room"
 )
 
 // MaxRequest is how many bytes a request may have on a server with [ServerOptions].
@@ -195,6 +197,11 @@ func (h *Handler) call(ctx context.Context, m method, s grpc.ServerStream) error
 	if err != nil {
 		return err
 	}
+	hold, err := room.Answers.Take(ctx, info, res)
+	if err != nil {
+		return err
+	}
+	defer hold.Give()
 	var e encoder
 	out := m.out(&e, res)
 	if e.err != nil {
@@ -230,24 +237,36 @@ func (h *Handler) stream(ctx context.Context, m method, s grpc.ServerStream, c *
 		if err != nil {
 			return err
 		}
-		b, err := entry.Wire(a2a.WireProto, encodeEvent)
-		if err != nil {
-			return err
-		}
-		if timer == nil {
+		first := timer == nil
+		if first {
 			timer = time.AfterFunc(h.opts.WriteTimeout, c.expire)
 			defer timer.Stop()
-			err = h.send(s, a2a.CallInfoFrom(ctx), frame(b))
 		} else {
 			timer.Reset(h.opts.WriteTimeout)
-			err = h.send(s, nil, frame(b))
 		}
-		timer.Stop()
-		if err != nil {
+		if err := h.sendEntry(ctx, s, entry, first); err != nil {
 			return err
 		}
+		timer.Stop()
 	}
 	return nil
+}
+
+func (h *Handler) sendEntry(ctx context.Context, s grpc.ServerStream, entry a2a.Entry, first bool) error {
+	info := a2a.CallInfoFrom(ctx)
+	hold, err := room.Answers.Take(ctx, info, entry.Event)
+	if err != nil {
+		return err
+	}
+	defer hold.Give()
+	b, err := entry.Wire(a2a.WireProto, encodeEvent)
+	if err != nil {
+		return err
+	}
+	if !first {
+		info = nil
+	}
+	return h.send(s, info, frame(b))
 }
 
 // send sends a message and, before the first, what info says.
@@ -306,6 +325,9 @@ func callInfo(ctx context.Context, operation string) *a2a.CallInfo {
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		info.Peer = p.Addr.String()
+		if secure, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			info.TLS = &secure.State
+		}
 	}
 	return info
 }

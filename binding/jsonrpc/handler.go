@@ -152,6 +152,9 @@ var null = []byte("null")
 // envelopeError returns an error of the reader as one of JSON-RPC: the bytes are no JSON, or a name is there
 // twice, in the request or further inside.
 func envelopeError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *jsonx.Error
 	if !errors.As(err, &e) {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
@@ -28,27 +27,15 @@ var (
 	}
 )
 
-// warehouseScope is before a warehouse's code in a caller's scopes. It ends in a space, so that no scope of the token's
-// own, which the partner may have chosen, is taken for one.
-const warehouseScope = "warehouse "
+// warehousesClaim is the claim of a token with the codes of the warehouses that its partner may see.
+const warehousesClaim = "warehouses"
 
-// warehouseScopes returns the warehouses in a token as scopes. What is no warehouse's code is left out.
-func warehouseScopes(claims map[string]any) []string {
-	var scopes []string
-	list, _ := claims["warehouses"].([]any)
-	for _, v := range list {
-		if code, ok := v.(string); ok && isWarehouse(code) {
-			scopes = append(scopes, warehouseScope+code)
-		}
-	}
-	return scopes
-}
-
-// warehouses returns the codes of the warehouses that a caller may see.
+// warehouses returns the codes of the warehouses that a caller may see. What is no warehouse's code is left out.
 func warehouses(caller a2a.Caller) []string {
 	var codes []string
-	for _, s := range caller.Scopes {
-		if code, ok := strings.CutPrefix(s, warehouseScope); ok {
+	list, _ := caller.Claims[warehousesClaim].([]any)
+	for _, v := range list {
+		if code, ok := v.(string); ok && isWarehouse(code) {
 			codes = append(codes, code)
 		}
 	}

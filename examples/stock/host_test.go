@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/examples/internal/issuer"
 	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/internal/golden"
 )
@@ -156,11 +157,11 @@ func (h *host) token(t *testing.T, partner string) string {
 // changed returns a token of the test issuer with changed claims; nil takes one away.
 func (h *host) changed(t *testing.T, changes map[string]any) string {
 	t.Helper()
-	key, err := loadKey(filepath.Join(h.state, "issuer.key"))
+	key, err := issuer.LoadKey(filepath.Join(h.state, "issuer.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed(t, jose.ES256, key, "at+jwt", testKeyID, claims(changes))
+	return signed(t, jose.ES256, key, "at+jwt", issuer.KeyID, claims(changes))
 }
 
 func claims(changes map[string]any) map[string]any {

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agentcard"
 	"github.com/parley-a2a/parley/auth"
+	"github.com/parley-a2a/parley/examples/internal/issuer"
 	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/taskstore/sqlite"
 )
@@ -92,7 +93,7 @@ func serve(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	private, err := loadKey(filepath.Join(o.state, "card.key"))
+	private, err := issuer.LoadKey(filepath.Join(o.state, "card.key"))
 	if err != nil {
 		return err
 	}
@@ -122,10 +123,7 @@ func serve(ctx context.Context, o *options) error {
 	cfg.CardKeys = []*agentcard.Key{cardKey}
 	cfg.ExtendedCard = extendedCard(cfg.Description, rules.Skills)
 	cfg.Store = tasks
-	cfg.Authenticate = partners.Authenticate
-	cfg.Wrap = partners.Service
-	cfg.SecuritySchemes = partners.SecuritySchemes()
-	cfg.SecurityRequirements = partners.SecurityRequirements()
+	cfg.Auth = partners
 	if o.tls.CertFile != "" || o.tls.KeyFile != "" {
 		if cfg.TLS, err = auth.ServerTLS(o.tls); err != nil {
 			return err
@@ -138,10 +136,10 @@ func serve(ctx context.Context, o *options) error {
 func authenticator(o *options, rules auth.Rules) (*auth.Authenticator, error) {
 	tokens := auth.JWTOptions{
 		Issuer: cmp.Or(o.issuer, testIssuer), Audience: []string{o.audience}, TenantClaim: "partner",
-		MoreScopes: warehouseScopes, Scheme: "partnerBearer",
+		Claims: []string{warehousesClaim}, Scheme: "partnerBearer",
 	}
 	if o.issuer == "" {
-		file, err := testKeys(o.state)
+		file, err := issuer.Issuer{Name: testIssuer, Folder: o.state}.KeysFile()
 		if err != nil {
 			return nil, err
 		}

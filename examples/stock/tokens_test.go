@@ -28,13 +28,14 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/client"
+	"github.com/parley-a2a/parley/examples/internal/issuer"
 	"github.com/parley-a2a/parley/internal/golden"
 )
 
 // wrongTokens are tokens that must not be taken, by what is wrong with them.
 func wrongTokens(t *testing.T, h *host) map[string]string {
 	t.Helper()
-	issuer, err := loadKey(filepath.Join(h.state, "issuer.key"))
+	key, err := issuer.LoadKey(filepath.Join(h.state, "issuer.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func wrongTokens(t *testing.T, h *host) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.MarshalPKIXPublicKey(&issuer.PublicKey)
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,18 +61,18 @@ func wrongTokens(t *testing.T, h *host) map[string]string {
 	good := h.changed(t, nil)
 	head, rest, _ := strings.Cut(good, ".")
 	payload, signature, _ := strings.Cut(rest, ".")
-	kid := func(kid string) string { return signed(t, jose.ES256, issuer, "at+jwt", kid, claims(nil)) }
+	kid := func(kid string) string { return signed(t, jose.ES256, key, "at+jwt", kid, claims(nil)) }
 	tokens := map[string]string{
 		"alg none":                      part(map[string]string{"alg": "none", "typ": "at+jwt"}) + "." + payload + ".",
 		"alg none, signed":              part(map[string]string{"alg": "none", "typ": "at+jwt"}) + "." + payload + "." + signature,
 		"no signature":                  head + "." + payload + ".",
-		"HS256 with the public key":     signed(t, jose.HS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "at+jwt", testKeyID, claims(nil)),
-		"HS256 with the key set":        signed(t, jose.HS256, set, "at+jwt", testKeyID, claims(nil)),
-		"a foreign key":                 signed(t, jose.ES256, foreign, "at+jwt", testKeyID, claims(nil)),
+		"HS256 with the public key":     signed(t, jose.HS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "at+jwt", issuer.KeyID, claims(nil)),
+		"HS256 with the key set":        signed(t, jose.HS256, set, "at+jwt", issuer.KeyID, claims(nil)),
+		"a foreign key":                 signed(t, jose.ES256, foreign, "at+jwt", issuer.KeyID, claims(nil)),
 		"other claims":                  head + "." + part(claims(map[string]any{"partner": "globex"})) + "." + signature,
-		"no typ":                        signed(t, jose.ES256, issuer, "", testKeyID, claims(nil)),
-		"the typ of an id token":        signed(t, jose.ES256, issuer, "id+jwt", testKeyID, claims(nil)),
-		"the typ of a proof":            signed(t, jose.ES256, issuer, "dpop+jwt", testKeyID, claims(nil)),
+		"no typ":                        signed(t, jose.ES256, key, "", issuer.KeyID, claims(nil)),
+		"the typ of an id token":        signed(t, jose.ES256, key, "id+jwt", issuer.KeyID, claims(nil)),
+		"the typ of a proof":            signed(t, jose.ES256, key, "dpop+jwt", issuer.KeyID, claims(nil)),
 		"a kid with a path":             kid("../../issuer.key"),
 		"a kid with a path and a NUL":   kid("test\x00/../../etc/passwd"),
 		"a kid with a line break":       kid("test\r\nX: y"),
@@ -307,7 +308,7 @@ func TestTLS(t *testing.T) {
 // newCertificate writes a certificate for 127.0.0.1 and its key, and returns its path and who trusts it.
 func newCertificate(t *testing.T, dir string) (string, *x509.CertPool) {
 	t.Helper()
-	key, err := newKey(filepath.Join(dir, "key.pem"))
+	key, err := issuer.LoadKey(filepath.Join(dir, "key.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package agents has the agents that are built into the command: Revisor, which counts text, echo, and the
-// one that the protocol's compatibility kit drives.
+// Package agents has the agents that are built into the command: Revisor, which counts text, echo, a demonstration,
+// and the one that the protocol's compatibility kit drives.
 package agents
 
 import (
@@ -40,6 +40,7 @@ var byName = map[string]func(Options) (Agent, error){
 	"revisor":     revisor,
 	"echo":        echo,
 	"conformance": conformance,
+	"demo":        demo,
 }
 
 // Names returns the names that [ByName] knows, sorted.

@@ -50,7 +50,7 @@ func send(t *testing.T, a agent.Agent, m *a2a.Message) *recorder {
 }
 
 func TestByName(t *testing.T) {
-	if want := []string{"conformance", "echo", "revisor"}; !slices.Equal(Names(), want) {
+	if want := []string{"conformance", "demo", "echo", "revisor"}; !slices.Equal(Names(), want) {
 		t.Errorf("Names() = %q, want %q", Names(), want)
 	}
 	for _, name := range Names() {
@@ -68,7 +68,7 @@ func TestByName(t *testing.T) {
 		}
 	}
 	_, err := ByName("revisr", Options{})
-	if err == nil || err.Error() != `there is no built-in agent "revisr": choose one of conformance, echo, revisor` {
+	if err == nil || err.Error() != `there is no built-in agent "revisr": choose one of conformance, demo, echo, revisor` {
 		t.Errorf("error %v", err)
 	}
 }

@@ -3,43 +3,56 @@ package cli
 import (
 	"bytes"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 )
 
 func TestBridgeFlags(t *testing.T) {
 	t.Setenv("PATH", "/bin:/usr/bin")
-	log := slog.New(slog.DiscardHandler)
-	for want, c := range map[string]struct {
-		flags bridgeFlags
-		args  []string
-	}{
-		"contradict":                        {bridgeFlags{exec: true, acp: "claude"}, nil},
-		"which program":                     {bridgeFlags{exec: true}, nil},
-		"cannot be run":                     {bridgeFlags{exec: true}, []string{"no-such-program"}},
-		"which command":                     {bridgeFlags{acp: custom, policy: "ask"}, nil},
-		"has its own command":               {bridgeFlags{acp: "claude", policy: "ask"}, []string{"x"}},
-		"claude, codex, gemini, opencode":   {bridgeFlags{acp: "cloud", policy: "ask"}, nil},
-		"ask, allow or reject":              {bridgeFlags{acp: "claude", policy: "maybe"}, nil},
-		"npm install -g @google/gemini-cli": {bridgeFlags{acp: "gemini", policy: "ask"}, nil},
-		`"no-such-program" cannot be run: `: {bridgeFlags{acp: custom, policy: "ask"}, []string{"no-such-program"}},
-		"is not a directory":                {bridgeFlags{acp: custom, policy: "ask", dir: "no-such-dir"}, []string{"sh"}},
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	prepare := func(line string) (*serving, error) {
+		c := &serveCommand{app: &app{err: io.Discard}}
+		cmd := c.command()
+		if err := cmd.ParseFlags(strings.Fields(line)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.read(cmd, cmd.Flags().Args()); err != nil {
+			return nil, err
+		}
+		return c.prepare(t.Context())
+	}
+	for want, line := range map[string]string{
+		"contradict":                        "--exec --acp claude",
+		"which program":                     "--exec",
+		"cannot be run":                     "--exec -- no-such-program",
+		"which command":                     "--acp command",
+		"has its own command":               "--acp claude -- x",
+		"claude, codex, gemini, opencode":   "--acp cloud",
+		"ask, allow or reject":              "--acp claude --permissions maybe",
+		"npm install -g @google/gemini-cli": "--acp gemini",
+		`"no-such-program" cannot be run: `: "--acp command -- no-such-program",
+		"is not a directory":                "--acp command --dir no-such-dir -- sh",
 	} {
-		if _, _, _, err := c.flags.agent(c.args, log); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v %q: %v, want %q", c.flags, c.args, err, want)
+		if _, err := prepare(line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
-	built, word, end, err := (&bridgeFlags{exec: true}).agent([]string{"tr", "a-z", "A-Z"}, log)
-	if err != nil || built.Name != "tr" || word != "exec" {
-		t.Fatalf("%+v %q %v", built, word, err)
+	for line, want := range map[string][2]string{
+		"--exec -- tr a-z A-Z":   {"tr", "tr"},
+		"--acp command -- cat":   {"cat (via ACP)", "acp-command"},
+		"--exec --name X -- cat": {"X", "cat"},
+	} {
+		s, err := prepare(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]string{s.agents[0].title(), s.agents[0].name}; got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+		if err := s.end(); err != nil {
+			t.Error(err)
+		}
 	}
-	end()
-	built, word, end, err = (&bridgeFlags{acp: custom, policy: "ask"}).agent([]string{"cat"}, log)
-	if err != nil || built.Name != "cat (via ACP)" || word != "acp-command" {
-		t.Fatalf("%+v %q %v", built, word, err)
-	}
-	end()
 }
 
 func TestACPCommand(t *testing.T) {

@@ -186,7 +186,7 @@ func (c *getCard) check(cmd *cobra.Command, _ *clientFlags, args []string) error
 func (c *getCard) run(ctx context.Context, s *session) error {
 	card, err := c.fetch(ctx, s)
 	var invalid *client.InvalidCardError
-	if errors.As(err, &invalid) && c.validate && invalid.Raw != nil {
+	if errors.As(err, &invalid) && c.validate && invalid.Raw != nil && !isCatalog(invalid.Raw) {
 		findings := agentcard.Validate(invalid.Raw)
 		if broken(findings) == 0 {
 			return err
@@ -242,6 +242,9 @@ func (c *getCard) fetch(ctx context.Context, s *session) (*client.Card, error) {
 	ctx, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if s.flags.hasCredential() && len(s.Card().SecuritySchemes) == 0 { // specification 12.4
+		return nil, usage("--extended: the card declares no security scheme, so the credential is not sent for the other card")
 	}
 	card, err := s.GetExtendedAgentCard(ctx, &a2a.GetExtendedAgentCardRequest{})
 	if err != nil {

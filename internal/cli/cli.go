@@ -7,6 +7,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,7 +59,8 @@ func (a *app) root() *cobra.Command {
 		Short: "Put an agent on A2A 1.0, and talk to agents",
 		Long: `Put an agent on A2A 1.0, and talk to agents.
 
-Exit codes: 0 done (however the task ended), 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
+Exit codes: 0 done (however the task ended), 1 failed, 2 usage, 3 unreachable,
+4 credentials, 5 timeout`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -79,7 +81,7 @@ Exit codes: 0 done (however the task ended), 1 failed, 2 usage, 3 unreachable, 4
 		}
 		return usage("%s", err.Error()).seeHelp(cmd)
 	})
-	root.AddCommand(a.serve(), a.send(), a.acp(), a.task(), a.card(), a.storeCommands(), a.conformance(), optionsTopic(), &cobra.Command{
+	root.AddCommand(a.serve(), a.send(), a.chat(), a.auth(), a.configCommands(), a.acp(), a.task(), a.card(), a.storeCommands(), a.conformance(), a.tap(), a.demoServer(), a.man(), optionsTopic(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of parley",
 		Args:  noArgs,
@@ -212,6 +214,8 @@ func protocolFailure(e *a2a.Error) *failure {
 		f.hint = "try again a little later"
 	case a2a.ErrTaskNotCancelable:
 		f.hint = "parley task get shows how the task ended"
+	case a2a.ErrExtensionSupportRequired:
+		f.hint = "if you do what the extension asks for, declare it: --svc-param 'A2A-Extensions: " + cmp.Or(e.Metadata["extension"], "URI") + "'"
 	case a2a.ErrTaskNotFound:
 		f.hint = "parley task list shows the tasks that the agent knows"
 	default:

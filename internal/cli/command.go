@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +54,7 @@ func (a *app) runClient(cmd *cobra.Command, c clientCommand, f *clientFlags, arg
 	}
 	s := a.session(f)
 	defer s.close()
-	if err := c.run(ctx, s); err != nil {
+	if err := s.viaCatalog(ctx, func() error { return c.run(ctx, s) }); err != nil {
 		return s.explain(ctx, err)
 	}
 	return nil
@@ -71,12 +71,8 @@ func oneID(cmd *cobra.Command, args []string) (string, error) {
 	return args[0], nil
 }
 
-// isTerminal reports whether a person sees what is written to w.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// isTerminal reports whether a person is at the other end of f, a stream of the process.
+func isTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
 }

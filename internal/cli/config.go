@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,13 +13,18 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
 
+	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/auth"
 )
 
 // configFile is what parley.yaml says besides the flags of serve, whose names are keys of it, too.
 type configFile struct {
-	Security securityConfig `yaml:"security"`
-	Limits   limitsConfig   `yaml:"limits"`
+	Agents   []agentConfig  // nil: the flags describe the only one
+	Card     cardConfig     // of the only one
+	Security securityConfig // of all
+	Limits   limitsConfig   // of each that has none of its own
+
+	keys map[string]bool // the flags that it sets
 }
 
 // securityConfig says who may call.
@@ -30,6 +36,7 @@ type securityConfig struct {
 	Denylist      string                `yaml:"denylist"`     // file of credentials that no longer count
 	Failures      int                   `yaml:"failures"`     // wrong credentials of an address in a minute
 	Rules         rulesConfig           `yaml:"rules"`
+	Webhooks      webhooksConfig        `yaml:"webhooks"`
 }
 
 type apiKeysConfig struct {
@@ -43,6 +50,7 @@ type jwtConfig struct {
 	KeysURL     string            `yaml:"keys-url"`
 	KeysFile    string            `yaml:"keys-file"`
 	TenantClaim string            `yaml:"tenant-claim"`
+	Claims      []string          `yaml:"claims"` // that agents are given
 	TokenURL    string            `yaml:"token-url"`
 	Scopes      map[string]string `yaml:"scopes"`
 	Scheme      string            `yaml:"scheme"`
@@ -55,13 +63,10 @@ type introspectionConfig struct {
 	Issuer           string            `yaml:"issuer"`
 	Audience         []string          `yaml:"audience"`
 	TenantClaim      string            `yaml:"tenant-claim"`
+	Claims           []string          `yaml:"claims"`
 	TokenURL         string            `yaml:"token-url"`
 	Scopes           map[string]string `yaml:"scopes"`
 	Scheme           string            `yaml:"scheme"`
-}
-
-type rulesConfig struct {
-	Operations map[string][]string `yaml:"operations"`
 }
 
 // limitsConfig bounds one caller. Zero is the default.
@@ -91,21 +96,26 @@ func readConfig(path string, fs *pflag.FlagSet, cfg *configFile) error {
 	if err != nil {
 		return configError(path, err)
 	}
+	cfg.keys = map[string]bool{}
 	for _, doc := range file.Docs {
+		var values []*ast.MappingValueNode
 		switch body := doc.Body.(type) {
 		case nil:
 		case *ast.MappingNode:
-			for _, v := range body.Values {
-				if err := readKey(path, v, fs, cfg); err != nil {
-					return err
-				}
-			}
+			values = body.Values
 		case *ast.MappingValueNode:
-			if err := readKey(path, body, fs, cfg); err != nil {
-				return err
-			}
+			values = []*ast.MappingValueNode{body}
 		default:
 			return usage("%s: want keys with their values, such as: listen: 127.0.0.1:41241", path)
+		}
+		agents := func(v *ast.MappingValueNode) bool { return v.Key.String() == "agents" }
+		if i := slices.IndexFunc(values, agents); i >= 0 { // the last, as agents begin with the limits of all
+			values = append(slices.Delete(slices.Clone(values), i, i+1), values[i])
+		}
+		for _, v := range values {
+			if err := readKey(path, v, fs, cfg); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -127,7 +137,12 @@ func readKey(path string, v *ast.MappingValueNode, fs *pflag.FlagSet, cfg *confi
 		into = &cfg.Security
 	case "limits":
 		into = &cfg.Limits
+	case "card":
+		into = &cfg.Card
+	case "agents":
+		return readAgents(path, line, v.Value, cfg)
 	default:
+		cfg.keys[name] = true
 		return readFlag(path, line, name, v.Value, fs)
 	}
 	if err := yaml.NodeToValue(v.Value, into, yaml.Strict()); err != nil {
@@ -136,11 +151,39 @@ func readKey(path string, v *ast.MappingValueNode, fs *pflag.FlagSet, cfg *confi
 	return nil
 }
 
+// words are what a routing word may consist of: it is in paths, and the name of a file.
+var words = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// readAgents reads the list of agents.
+func readAgents(path string, line int, node ast.Node, cfg *configFile) error {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok || len(list.Values) == 0 {
+		return usage("%s:%d: agents is a list of one or more", path, line)
+	}
+	for _, n := range list.Values {
+		line, a := n.GetToken().Position.Line, agentConfig{Limits: cfg.Limits}
+		if err := yaml.NodeToValue(n, &a, yaml.Strict()); err != nil {
+			return configError(path, err)
+		}
+		if !words.MatchString(a.Name) {
+			return usage("%s:%d: an agent has a name of letters, digits, - and _, 64 at most, not %q", path, line, a.Name)
+		}
+		if slices.ContainsFunc(cfg.Agents, func(b agentConfig) bool { return strings.EqualFold(a.Name, b.Name) }) {
+			return usage("%s:%d: two agents have the name %q", path, line, a.Name)
+		}
+		if err := a.check(); err != nil {
+			return usage("%s:%d: agent %s: %s", path, line, a.Name, err.Error())
+		}
+		cfg.Agents = append(cfg.Agents, a)
+	}
+	return nil
+}
+
 // readFlag sets a flag to a value of the file, unless the command line names it.
 func readFlag(path string, line int, name string, node ast.Node, fs *pflag.FlagSet) error {
 	flag := fs.Lookup(name)
 	if flag == nil || slices.Contains(lineOnly, name) {
-		return usage("%s:%d: there is no key %q; the keys are security, limits and the flags of parley serve", path, line, name)
+		return usage("%s:%d: there is no key %q; the keys are agents, card, security, limits and the flags of parley serve", path, line, name)
 	}
 	if flag.Changed {
 		return nil
@@ -199,7 +242,7 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 	}
 	for i, j := range s.JWT {
 		m, err := auth.NewJWT(auth.JWTOptions{
-			Issuer: j.Issuer, Audience: j.Audience, KeysURL: j.KeysURL, KeysFile: j.KeysFile, TenantClaim: j.TenantClaim,
+			Issuer: j.Issuer, Audience: j.Audience, KeysURL: j.KeysURL, KeysFile: j.KeysFile, TenantClaim: j.TenantClaim, Claims: j.Claims,
 			TokenURL: j.TokenURL, Scopes: j.Scopes, Scheme: j.Scheme, Log: c.cfg.Log,
 		})
 		if err != nil {
@@ -217,19 +260,21 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 		}
 		m, err := auth.NewIntrospection(auth.IntrospectionOptions{
 			Endpoint: n.Endpoint, ClientID: n.ClientID, ClientSecret: auth.NewSecret(strings.TrimSpace(string(secret))), Issuer: n.Issuer,
-			Audience: n.Audience, TenantClaim: n.TenantClaim, TokenURL: n.TokenURL, Scopes: n.Scopes, Scheme: n.Scheme,
+			Audience: n.Audience, TenantClaim: n.TenantClaim, Claims: n.Claims, TokenURL: n.TokenURL, Scopes: n.Scopes, Scheme: n.Scheme,
 		})
 		if err != nil {
 			return nil, usage("security.introspection[%d]: %s", i, err.Error())
 		}
 		methods = append(methods, m)
 	}
-	if len(methods) == 0 {
+	if c.methods = methods; len(methods) == 0 {
 		return nil, nil
 	}
-	opts := auth.Options{
-		Rules: auth.Rules{Operations: s.Rules.Operations}, Failures: s.Failures, Anonymous: c.cfg.Public, Log: c.cfg.Log,
+	rules, err := s.Rules.rules()
+	if err != nil {
+		return nil, err
 	}
+	opts := auth.Options{Rules: rules, Failures: s.Failures, Anonymous: c.cfg.Public, Log: c.cfg.Log}
 	if s.Denylist != "" {
 		list, err := auth.OpenDenylist(s.Denylist, c.cfg.Log)
 		if err != nil {
@@ -251,13 +296,14 @@ func (c *serveCommand) secure() error {
 		return err
 	}
 	c.auth = a
-	if a != nil {
-		c.cfg.Authenticate = a.Authenticate
-		c.cfg.SecuritySchemes, c.cfg.SecurityRequirements = a.SecuritySchemes(), a.SecurityRequirements()
-	}
-	if err := c.limit(); err != nil {
+	c.cfg.Auth = a
+	if c.allowHook, err = c.file.Security.Webhooks.allowed(); err != nil {
 		return err
 	}
+	if err := c.file.Limits.check(); err != nil {
+		return err
+	}
+	c.file.Limits.set(&c.cfg)
 	certificates := c.file.Security.Certificates
 	switch {
 	case c.certFile == "" && c.keyFile == "":
@@ -277,8 +323,8 @@ func (c *serveCommand) secure() error {
 	return nil
 }
 
-func (c *serveCommand) limit() error {
-	l := &c.file.Limits
+// check returns what is wrong with limits.
+func (l *limitsConfig) check() error {
 	for name, n := range map[string]int64{
 		"burst": int64(l.Burst), "running": int64(l.Running), "waiting": int64(l.Waiting), "parked": int64(l.Parked),
 		"parts": int64(l.Parts), "artifacts": l.Artifacts, "body": l.Body, "answer": int64(l.Answer), "silence": int64(l.Silence), "cancel": int64(l.Cancel),
@@ -287,12 +333,20 @@ func (c *serveCommand) limit() error {
 			return usage("limits.%s: must not be negative", name)
 		}
 	}
-	c.cfg.Rates.Rate, c.cfg.Rates.Burst, c.cfg.Rates.Streams = l.Rate, l.Burst, l.Streams
-	c.cfg.Limits.Running, c.cfg.Limits.Waiting, c.cfg.Limits.Parked = l.Running, l.Waiting, l.Parked
-	c.cfg.Limits.Parts, c.cfg.Limits.Artifacts, c.cfg.MaxBody = l.Parts, l.Artifacts, l.Body
-	c.cfg.Times.Answer, c.cfg.Times.Silence, c.cfg.Times.CancelGrace = l.Answer, l.Silence, l.Cancel
-	if c.auth != nil {
-		c.cfg.Rates.Check = c.auth.Valid
-	}
 	return nil
+}
+
+// set writes the limits.
+func (l *limitsConfig) set(cfg *parley.Config) {
+	cfg.Rates.Rate, cfg.Rates.Burst, cfg.Rates.Streams = l.Rate, l.Burst, l.Streams
+	cfg.Limits.Running, cfg.Limits.Waiting, cfg.Limits.Parked = l.Running, l.Waiting, l.Parked
+	cfg.Limits.Parts, cfg.Limits.Artifacts, cfg.MaxBody = l.Parts, l.Artifacts, l.Body
+	cfg.Times.Answer, cfg.Times.Silence, cfg.Times.CancelGrace = l.Answer, l.Silence, l.Cancel
+}
+
+// tasks are the limits of tasks, which do not change while a host serves.
+func (l *limitsConfig) tasks() limitsConfig {
+	out := *l
+	out.Rate, out.Burst, out.Streams, out.Body = 0, 0, 0, 0
+	return out
 }

@@ -53,7 +53,7 @@ does not show is "not measured". Exit code 1: a rule is broken.`,
   parley conformance --say input="Book a flight" --report html=report.html`,
 	}, c)
 	c.register(cmd.Flags())
-	return cmd
+	return often(cmd, "only", "level", "list", "say", "other-bearer", "report", "max-tasks", "webhook-listen", "webhook-url")
 }
 
 func (c *conformanceRun) register(fs *pflag.FlagSet) {

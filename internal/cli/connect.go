@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,16 +13,22 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/client"
+	ext "github.com/parley-a2a/parley/extension"
 )
 
 // network is how a command reaches an agent: it logs every request under --debug, leaves certificates
@@ -28,33 +36,87 @@ import (
 type network struct {
 	base *http.Transport
 	log  *slog.Logger
+	wire io.Writer   // gets the messages under --debug; nil: they are not logged
 	tls  *tls.Config // nil: as usual
 
 	keyURL *url.URL // the interface that takes key
 	key    url.Values
+
+	login  *boundToken // nil: there is none
+	secure []string    // addresses of gRPC on this machine that speak TLS
+}
+
+// boundToken is the token of a login, for one origin.
+type boundToken struct {
+	origin string
+	// get returns the token, another one than that which was refused.
+	get func(ctx context.Context, refused string) (string, error)
 }
 
 func newNetwork(f *clientFlags, log *slog.Logger) *network {
 	n := &network{base: http.DefaultTransport.(*http.Transport).Clone(), log: log}
 	n.base.DisableCompression = true // a compressed stream waits in buffers on its way
 	n.base.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
-	if f.insecure {
-		n.tls = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // it was asked for, and there is a warning
+	if f.tls != nil {
+		n.tls = f.tls
 		n.base.TLSClientConfig = n.tls.Clone()
 	}
 	return n
 }
 
-// RoundTrip implements http.RoundTripper.
+// issuers returns the client for authorization servers: nothing that it sends or receives is logged but the URL and the
+// status, and nothing is added to it.
+func (n *network) issuers() *http.Client {
+	return &http.Client{Transport: &network{base: n.base, log: n.log}}
+}
+
+// RoundTrip implements http.RoundTripper. A request with the token of a login is made again, once, with another one if
+// the agent does not take the first.
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	if n.login == nil || origin(r.URL) != n.login.origin || r.Header.Get("Authorization") != "" {
+		return n.trip(r)
+	}
+	token, err := n.login.get(r.Context(), "")
+	if err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // RoundTrip always does
+		}
+		return nil, err
+	}
+	answer, err := n.trip(withToken(r, token))
+	if err != nil || answer.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
+		return answer, err
+	}
+	next, err := n.login.get(r.Context(), token)
+	if err != nil {
+		return answer, nil //nolint:nilerr // the answer says what is wrong
+	}
+	again := withToken(r, next)
+	if r.GetBody != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return answer, nil //nolint:nilerr // as above
+		}
+	}
+	_ = answer.Body.Close()
+	return n.trip(again)
+}
+
+func withToken(r *http.Request, token string) *http.Request {
+	out := r.Clone(r.Context())
+	out.Header.Set("Authorization", "Bearer "+token)
+	return out
+}
+
+func (n *network) trip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
-	answer, err := n.base.RoundTrip(n.withKey(r))
+	answer, err := n.base.RoundTrip(n.withKey(n.shown(r)))
 	attrs := []any{"method", r.Method, "url", r.URL.Redacted(), "took", time.Since(start).Round(time.Microsecond)}
 	if err != nil {
 		n.log.Debug("request failed", append(attrs, "error", err.Error())...)
 		return nil, err
 	}
 	n.log.Debug("request", append(attrs, "status", answer.StatusCode, "protocol", answer.Proto)...)
+	n.showAnswer(answer)
 	return answer, nil
 }
 
@@ -76,21 +138,55 @@ func (n *network) grpcOptions() []grpc.DialOption {
 	opts := []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			start := time.Now()
-			err := invoke(ctx, method, req, res, conn, opts...)
+			ctx, token, err := n.withLogin(ctx, "")
+			if err != nil {
+				return err
+			}
+			err = n.shownUnary(ctx, method, req, res, conn, invoke, opts)
+			if status.Code(err) == codes.Unauthenticated && token != "" {
+				if next, _, e := n.withLogin(ctx, token); e == nil {
+					err = n.shownUnary(next, method, req, res, conn, invoke, opts)
+				}
+			}
 			n.logCall(method, conn, start, err)
 			return err
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			start := time.Now()
+			ctx, _, err := n.withLogin(ctx, "")
+			if err != nil {
+				return nil, err
+			}
 			stream, err := open(ctx, desc, conn, method, opts...)
 			n.logCall(method, conn, start, err)
-			return stream, err
+			if err != nil || n.wire == nil {
+				return stream, err
+			}
+			return &wireStream{stream, n, method}, nil
 		}),
 	}
 	if n.tls != nil {
-		opts = append(opts, grpc.WithTransportCredentials(unverified{credentials.NewTLS(n.tls.Clone())}))
+		opts = append(opts, grpc.WithTransportCredentials(asSpoken{credentials.NewTLS(n.tls.Clone()), n}))
 	}
 	return opts
+}
+
+// withLogin returns the context of a call with the token of the login, if there is one, and the token.
+func (n *network) withLogin(ctx context.Context, refused string) (context.Context, string, error) {
+	if n.login == nil {
+		return ctx, "", nil
+	}
+	token, err := n.login.get(ctx, refused)
+	if err != nil {
+		return ctx, "", err
+	}
+	md, _ := metadata.FromOutgoingContext(ctx)
+	md = md.Copy()
+	if md == nil {
+		md = metadata.MD{}
+	}
+	md.Set("authorization", "Bearer "+token)
+	return metadata.NewOutgoingContext(ctx, md), token, nil
 }
 
 func (n *network) logCall(method string, conn *grpc.ClientConn, start time.Time, err error) {
@@ -102,20 +198,22 @@ func (n *network) logCall(method string, conn *grpc.ClientConn, start time.Time,
 	n.log.Debug("call", attrs...)
 }
 
-// unverified is TLS without verification, and plaintext on this machine, as it is spoken without --insecure.
-type unverified struct {
+// asSpoken is TLS, and plaintext on this machine where it is spoken without settings for TLS.
+type asSpoken struct {
 	credentials.TransportCredentials
+	net *network
 }
 
-func (u unverified) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+func (c asSpoken) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if ok && tcp.IP.IsLoopback() && !slices.Contains(c.net.secure, authority) {
 		return insecure.NewCredentials().ClientHandshake(ctx, authority, conn)
 	}
-	return u.TransportCredentials.ClientHandshake(ctx, authority, conn)
+	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
-func (u unverified) Clone() credentials.TransportCredentials {
-	return unverified{u.TransportCredentials.Clone()}
+func (c asSpoken) Clone() credentials.TransportCredentials {
+	return asSpoken{c.TransportCredentials.Clone(), c.net}
 }
 
 // session is one run of a client command: the agent, and where its words go.
@@ -129,8 +227,10 @@ type session struct {
 	log    *slog.Logger
 	net    *network
 
-	header http.Header // of every call, secrets included
-	taskID string      // of the task that the command is about, as soon as it is known
+	header    http.Header // of every call, secrets included
+	anonymous bool        // no login is used
+	decides   bool        // somebody can answer questions for an approval: the extension is declared
+	taskID    string      // of the task that the command is about, as soon as it is known
 }
 
 func (a *app) session(f *clientFlags) *session {
@@ -145,6 +245,9 @@ func (a *app) session(f *clientFlags) *session {
 	}
 	s.log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
 	s.net = newNetwork(f, s.log)
+	if f.debug {
+		s.net.wire = s.err
+	}
 	if f.insecure {
 		s.warn("TLS certificates are not verified (--insecure): whoever is on the way can read and change everything%s",
 			map[bool]string{true: ", the credential included"}[f.hasCredential()])
@@ -162,17 +265,39 @@ func (s *session) options() client.Options {
 // connect finds the agent by its card. Calls take the context that it returns: it has the service parameters
 // and the credential.
 func (s *session) connect(ctx context.Context) (context.Context, error) {
-	c, err := client.New(ctx, s.flags.card, s.options())
+	opts := s.options()
+	card, err := client.FetchCard(ctx, s.flags.card, opts)
+	if err != nil {
+		return ctx, err
+	}
+	if s.decides && offersApproval(card.AgentCard) {
+		opts.Extensions = append(slices.Clip(opts.Extensions), ext.Approval)
+	}
+	c, err := client.Dial(card, opts)
 	if err != nil {
 		return ctx, err
 	}
 	s.Client = c
+	for _, i := range card.SupportedInterfaces {
+		if to := target(i); i.ProtocolBinding == a2a.BindingGRPC && to.Scheme == "https" {
+			s.net.secure = append(s.net.secure, to.Host)
+		}
+	}
 	i := c.Interface()
 	s.log.Debug("agent", "card", c.Card().URL, "binding", i.ProtocolBinding, "url", i.URL, "version", i.ProtocolVersion)
-	if err := s.authenticate(); err != nil {
+	if err := s.authenticate(ctx); err != nil {
 		return ctx, err
 	}
-	return a2a.WithCallInfo(ctx, &a2a.CallInfo{Version: s.flags.version, Header: s.header}), nil
+	return s.calling(ctx), nil
+}
+
+// calling returns a context for calls, one after the other, with the service parameters and the credential.
+func (s *session) calling(ctx context.Context) context.Context {
+	return a2a.WithCallInfo(ctx, &a2a.CallInfo{Version: s.flags.version, Header: s.header})
+}
+
+func offersApproval(card *a2a.AgentCard) bool {
+	return slices.ContainsFunc(card.Capabilities.Extensions, func(x *a2a.AgentExtension) bool { return x.URI == ext.Approval })
 }
 
 func (s *session) close() {
@@ -188,18 +313,20 @@ func (f *clientFlags) hasCredential() bool {
 // credentialHeaders carry credentials, whoever sets them.
 var credentialHeaders = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// authenticate attaches the service parameters, and the credential as the card says, if this interface may have them.
-func (s *session) authenticate() error {
+// authenticate attaches the service parameters, and the credential as the card says, if this interface may have them: the
+// one that was given, or that of a login.
+func (s *session) authenticate(ctx context.Context) error {
 	s.header = s.flags.header.Clone()
 	if (s.flags.hasCredential() || len(s.header) > 0) && !belongs(s.Card().URL, s.Interface()) {
 		return s.elsewhere()
 	}
 	if !s.flags.hasCredential() {
-		return nil
+		return s.attachLogin(ctx)
 	}
-	if target(s.Interface()).Scheme == "http" && !loopback(target(s.Interface()).Hostname()) {
-		s.warn("the credential is sent to %s without encryption", s.Interface().URL)
+	if err := s.flags.found(); err != nil {
+		return err
 	}
+	s.warnCleartext()
 	if s.flags.bearer != "" {
 		if err := s.takesBearer(); err != nil {
 			return err
@@ -215,11 +342,77 @@ func (s *session) authenticate() error {
 	return nil
 }
 
-// takesBearer refuses a token that no scheme of the card asks for. A card without schemes may have left
-// them out.
+func (s *session) warnCleartext() {
+	if target(s.Interface()).Scheme == "http" && !loopback(target(s.Interface()).Hostname()) {
+		s.warn("the credential is sent to %s without encryption", s.Interface().URL)
+	}
+}
+
+// found refuses to send a credential of the person's own settings to an agent that a file names which was only found on
+// the way up: whoever wrote that file would get it.
+func (f *clientFlags) found() error {
+	card, where := from(f.fs.Lookup("agent-card"))
+	if card != "local" || f.config != "" {
+		return nil
+	}
+	for _, name := range []string{"bearer", "api-key", "svc-param"} {
+		flag := f.fs.Lookup(name)
+		if kind, at := from(flag); kind == "environment" || kind == "global" {
+			return fail(errCredentialsMissing, "name the agent with --agent-card, or the file with --config",
+				"the credential of %s is not sent to %s: only %s names that agent, a file that was found there", at, f.card, where)
+		}
+	}
+	return nil
+}
+
+// loginOrigin returns the origin that a login is for: the card's, or the interface's where the card is in a file.
+func (s *session) loginOrigin() string {
+	if u, err := url.Parse(s.Card().URL); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+		return origin(u)
+	}
+	return origin(target(s.Interface()))
+}
+
+// attachLogin attaches the token of a login, if there is one that the card takes.
+func (s *session) attachLogin(ctx context.Context) error {
+	if s.anonymous || !canLogIn(s.Card().AgentCard) {
+		return nil
+	}
+	at := s.loginOrigin()
+	file, err := readLogins(at)
+	if err != nil {
+		return err
+	}
+	l := file.find(s.Card().AgentCard)
+	switch {
+	case l == nil && len(file.Logins) > 0:
+		s.warn("there is a login for %s, and its card no longer asks for it: it is not used", at)
+		return nil
+	case l == nil:
+		return nil
+	case !belongs(s.Card().URL, s.Interface()):
+		s.warn("the login for %s is not used: its card names the interface %s, which is elsewhere", at, s.Interface().URL)
+		return nil
+	}
+	get := func(ctx context.Context, refused string) (string, error) { return s.token(ctx, at, l.Scheme, refused) }
+	if _, err := get(ctx, ""); err != nil {
+		return err
+	}
+	s.warnCleartext()
+	if s.flags.insecure {
+		s.warn("the token of the login is sent, too (--insecure)")
+	}
+	s.log.Debug("login", "origin", at, "scheme", l.Scheme)
+	s.net.login = &boundToken{origin(target(s.Interface())), get}
+	return nil
+}
+
+// takesBearer refuses a token that no scheme of the card asks for.
 func (s *session) takesBearer() error {
 	if len(s.Card().SecuritySchemes) == 0 {
-		return nil
+		out := usage("--bearer: the agent takes no credential; its card declares no security scheme")
+		out.hint = "where the card has only left it out, save it to a file, add the scheme, and name the file with --agent-card"
+		return out
 	}
 	for _, scheme := range s.Card().SecuritySchemes {
 		switch scheme := scheme.(type) {
@@ -347,8 +540,11 @@ func (s *session) explain(ctx context.Context, err error) error {
 			f.hint = s.command("task get", "--wait", s.taskID)
 		}
 	}
-	if f.code == errAuthFailed {
+	if f.code == errAuthFailed && f.hint == "" {
 		s.explainAuth(f)
+	}
+	if e, ok := errors.AsType[*a2a.Error](err); ok && e.RetryAfter > 0 {
+		f.hint = strings.TrimPrefix(f.hint+"; try again in "+e.RetryAfter.Round(time.Second).String(), "; ")
 	}
 	if s.flags.card == defaultCard && f.code == errUnreachable && f.a2aCode == 0 {
 		f.hint = "start an agent with parley serve, or name another one with --agent-card"
@@ -364,16 +560,24 @@ func isFailure(err error, code string) bool {
 
 // explainAuth says which credential the agent wants.
 func (s *session) explainAuth(f *failure) {
-	if !s.flags.hasCredential() {
+	if !s.flags.hasCredential() && s.net.login == nil {
 		f.code = errCredentialsMissing
 	}
-	if s.Client != nil && len(s.Card().SecuritySchemes) > 0 {
-		f.hint = "its card declares " + schemes(s.Card().AgentCard)
-		if apiKeyScheme(s.Card().AgentCard) != nil {
-			f.hint += ": pass --api-key"
-		} else if s.takesBearer() == nil {
-			f.hint += ": pass --bearer"
-		}
+	if s.Client == nil || len(s.Card().SecuritySchemes) == 0 {
+		return
+	}
+	f.hint = "its card declares " + schemes(s.Card().AgentCard)
+	switch {
+	case s.net.login != nil:
+		f.hint = "the agent does not take the token of the login: " + s.loginCommand()
+	case s.flags.hasCredential():
+		f.hint = "check the credential, until when it is good and what it is for: " + f.hint
+	case apiKeyScheme(s.Card().AgentCard) != nil:
+		f.hint += ": pass --api-key"
+	case canLogIn(s.Card().AgentCard):
+		f.hint += ": " + s.loginCommand()
+	case s.takesBearer() == nil:
+		f.hint += ": pass --bearer"
 	}
 }
 
@@ -416,41 +620,65 @@ func (s *session) note(line string) {
 	fmt.Fprintln(s.err, visible(line)) //nolint:errcheck // nobody listens then
 }
 
-// redactor writes to stderr with the secrets of the command line blotted out.
+// redactor writes to stderr with the secrets of the command line, and those that come to be known, blotted out.
 type redactor struct {
-	w       io.Writer
+	w io.Writer
+
+	mu      sync.Mutex
+	secrets []string // in all the forms that they take in a line, the longest first
 	replace *strings.Replacer
 }
 
 const redacted = "[redacted]"
 
 func newRedactor(w io.Writer, f *clientFlags) *redactor {
-	secrets := append([]string{f.bearer, f.apiKey}, f.secrets...)
-	for _, values := range f.header {
+	r := &redactor{w: w}
+	r.add(append([]string{f.bearer, f.apiKey, f.clientSecret}, f.secrets...)...)
+	for name, values := range f.header {
 		for _, v := range values {
 			if len(v) >= 8 { // shorter ones are no credentials, and would blot out half of every line
-				secrets = append(secrets, v)
+				r.add(v)
+			}
+			if _, credential, ok := strings.Cut(v, " "); ok && slices.Contains(credentialHeaders, name) {
+				r.add(strings.TrimSpace(credential)) // without its scheme
 			}
 		}
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the longest first
-	var pairs []string
-	for _, s := range secrets {
-		if s != "" {
-			pairs = append(pairs, s, redacted)
-		}
-		if q := url.QueryEscape(s); q != s {
-			pairs = append(pairs, q, redacted)
-		}
-	}
-	return &redactor{w: w, replace: strings.NewReplacer(pairs...)}
+	return r
 }
 
-func (r *redactor) clean(s string) string { return r.replace.Replace(s) }
+// add has more secrets blotted out.
+func (r *redactor) add(secrets ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range secrets {
+		quoted := strconv.Quote(s)
+		inJSON, _ := json.Marshal(s)
+		for _, form := range []string{s, url.QueryEscape(s), quoted[1 : len(quoted)-1], string(inJSON[1 : len(inJSON)-1])} {
+			if form != "" && !slices.Contains(r.secrets, form) {
+				r.secrets = append(r.secrets, form)
+			}
+		}
+	}
+	slices.SortFunc(r.secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range r.secrets {
+		pairs = append(pairs, s, redacted)
+	}
+	r.replace = strings.NewReplacer(pairs...)
+}
+
+func (r *redactor) clean(s string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.replace.Replace(s)
+}
 
 // Write writes p, which holds whole lines.
 func (r *redactor) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(r.w, r.clean(string(p))); err != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := io.WriteString(r.w, r.replace.Replace(string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil

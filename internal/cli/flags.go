@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/auth"
 )
 
 // defaultCard is the agent that is spoken to when none is named: the one that parley serve runs.
@@ -31,10 +33,18 @@ type clientFlags struct {
 	apiKey     string
 	params     []string
 	version    string
+	config     string
+	caCert     string
+	clientCert string
+	clientKey  string
 	insecure   bool
 	debug      bool
 	verbose    bool
 
+	clientSecret string // of an OAuth client, at a login and where it is renewed
+
+	fs         *pflag.FlagSet
+	tls        *tls.Config // nil: as usual
 	bindings   []string    // transports in the protocol's words
 	header     http.Header // of the service parameters
 	extensions []string    // of the service parameters
@@ -45,6 +55,7 @@ type clientFlags struct {
 const common = "parley_common"
 
 func (f *clientFlags) register(fs *pflag.FlagSet) {
+	f.fs = fs
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false
 	own.StringVarP(&f.card, "agent-card", "a", defaultCard, "the agent: a host, the URL of its card, or a file with it (`REF`)")
@@ -58,9 +69,15 @@ func (f *clientFlags) register(fs *pflag.FlagSet) {
 	own.StringVar(&f.apiKey, "api-key", "", "API `KEY`; seen like --bearer: prefer $A2ACLI_API_KEY")
 	own.StringArrayVar(&f.params, "svc-param", nil, "service parameter `K:V`, an HTTP header or gRPC metadata; repeatable")
 	own.StringVar(&f.version, "a2a-version", a2a.Version, "protocol `VERSION`: 1.0 or 1.0.x")
+	own.StringVar(&f.config, "config", "", "`FILE` of settings in place of the first .env upwards from here; see parley config show")
+	own.StringVar(&f.caCert, "ca-cert", "", "`FILE` with the authorities to trust, in place of the system's")
+	own.StringVar(&f.clientCert, "client-cert", "", "`FILE` with the certificate that an agent with mutual TLS asks for")
+	own.StringVar(&f.clientKey, "client-key", "", "`FILE` with its key")
+	own.StringVar(&f.clientSecret, "client-secret", "", "the OAuth client's `SECRET`; seen like --bearer: prefer --client-secret-file, or $A2ACLI_CLIENT_SECRET")
 	own.BoolVar(&f.insecure, "insecure", false, "do not verify TLS certificates, for development (default: verify)")
 	own.BoolVar(&f.debug, "debug", false, "log each request on stderr: transport, status, time")
 	own.BoolVar(&f.verbose, "verbose", false, "text with every part, id and metadata (default: concise)")
+	_ = own.MarkHidden("client-secret") // parley auth login shows it; the others need it only from the environment
 	own.VisitAll(func(flag *pflag.Flag) { flag.Annotations = map[string][]string{common: nil} })
 	fs.SortFlags = false
 	fs.AddFlagSet(own)
@@ -92,7 +109,47 @@ func (f *clientFlags) check() error {
 		}
 		f.bindings = append(f.bindings, b)
 	}
+	if err := f.checkTLS(); err != nil {
+		return err
+	}
 	return f.checkParams()
+}
+
+// checkTLS reads the certificates.
+func (f *clientFlags) checkTLS() (err error) {
+	if (f.clientCert == "") != (f.clientKey == "") {
+		return usage("--client-cert and --client-key belong together")
+	}
+	if f.caCert == "" && f.clientCert == "" && !f.insecure {
+		return nil
+	}
+	f.tls, err = auth.ClientTLS(auth.ClientTLSOptions{CAFile: f.caCert, CertFile: f.clientCert, KeyFile: f.clientKey, TLS12: true})
+	if err != nil {
+		return usage("--ca-cert, --client-cert, --client-key: %s", strings.TrimPrefix(err.Error(), "auth: "))
+	}
+	f.tls.InsecureSkipVerify = f.insecure // there is a warning
+	return nil
+}
+
+// secretOf returns the secret of an OAuth client: that of a file, which only its owner may read, or else the flag's.
+func (f *clientFlags) secretOf(file string) (auth.Secret, error) {
+	if file == "" || f.fs.Changed("client-secret") {
+		return auth.NewSecret(f.clientSecret), nil
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return auth.Secret{}, usage("--client-secret-file: %s", err.Error())
+	case othersRead(info):
+		out := usage("--client-secret-file %s: others can read it (mode %04o)", file, info.Mode().Perm())
+		out.hint = "chmod 600 " + quote(file)
+		return auth.Secret{}, out
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return auth.Secret{}, usage("--client-secret-file: %s", err.Error())
+	}
+	return auth.NewSecret(strings.TrimSpace(string(b))), nil
 }
 
 var bindingOf = map[string]string{
@@ -132,22 +189,7 @@ func envName(flag string) string {
 
 // flagOnly are the flags that no environment variable sets: those that the specification excludes (7.2), and
 // what one message or one webhook consists of.
-var flagOnly = []string{"stream", "help", "version", "text", "file", "data", "media-type", "message-id", "url", "id"}
-
-// fromEnvironment sets the flags that the command line does not from the environment. They do not count as
-// changed, so that explicit flags can be told apart.
-func fromEnvironment(fs *pflag.FlagSet) (err error) {
-	fs.VisitAll(func(flag *pflag.Flag) {
-		value := os.Getenv(envName(flag.Name))
-		if err != nil || flag.Changed || value == "" || slices.Contains(flagOnly, flag.Name) {
-			return
-		}
-		if e := flag.Value.Set(value); e != nil {
-			err = usage("%s=%q: %s", envName(flag.Name), value, e.Error())
-		}
-	})
-	return err
-}
+var flagOnly = []string{"stream", "help", "version", "text", "file", "data", "media-type", "message-id", "url", "id", "approve", "deny"}
 
 // optionsTopic is the help page of the flags that every client command has.
 func optionsTopic() *cobra.Command {
@@ -155,7 +197,8 @@ func optionsTopic() *cobra.Command {
 		Use:   "options",
 		Short: "Flags of every command that talks to an agent",
 		Long: `Flags of every command that talks to an agent. All but --stream can come from the
-environment: A2ACLI_ and the name, such as A2ACLI_AGENT_CARD.`,
+environment, A2ACLI_ and the name, such as A2ACLI_AGENT_CARD, or from a file of
+such lines: see parley config show.`,
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(clientFlags).register(flags)
@@ -189,7 +232,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[common]; ok {
 			talks = true
-		} else if f.Name != "help" {
+		} else if f.Name != "help" && !leavesOut(cmd, f) {
 			own.AddFlag(f)
 		}
 	})
@@ -217,6 +260,9 @@ func flagHelp(fs *pflag.FlagSet) string {
 	var names, about []string
 	column := 0
 	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
 		value, text := pflag.UnquoteUsage(f)
 		text = strings.TrimSuffix(text, " ("+value+")") // a usage names its value so where no word of it does
 		name := "  --" + f.Name

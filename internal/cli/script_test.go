@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,22 +37,25 @@ func TestMain(m *testing.M) {
 //	serve [flags]          starts parley serve on free ports and sets $URL, $GRPC and $READY, its line
 //	serve -as-is [flags]   the same at the addresses that the flags and the environment name
 //	end                    sends it SIGTERM and wants it to exit with 0
+//	hangup TEXT            sends it SIGHUP and waits until its log says the text
 //	end-at-once            sends it SIGTERM again and again and wants the signal to end it
 //	exit N program args    runs a program and wants the exit code N
 //	capture NAME regexp    sets $NAME to what the first group matches in the last stdout
 //	certificate CERT KEY   makes a certificate for 127.0.0.1 that signs itself
 //	blocked                listens at an address that it sets as $ADDR, and answers nobody
+//	issuer                 starts an authorization server: $ISSUER, ca.pem and keys.json
 //	damage FILE            takes records out of the logs of a store
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveCmd, "end": endCmd, "end-at-once": endAtOnceCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd, "certificate": certificateCmd,
-			"damage": damageCmd,
+			"serve": serveCmd, "end": endCmd, "hangup": hangupCmd, "end-at-once": endAtOnceCmd, "exit": exitCmd, "capture": captureCmd, "blocked": blockedCmd, "certificate": certificateCmd,
+			"damage": damageCmd, "issuer": issuerCmd,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values["served"] = new(served)
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // every process of a script would wait a second at its end
 			return nil
 		},
@@ -63,6 +68,64 @@ type served struct {
 	cmd    *exec.Cmd
 	ended  chan error
 	stderr *strings.Builder
+	log    *servedLog
+}
+
+// servedLog is what a process writes, for who waits for it.
+type servedLog struct {
+	mu   sync.Mutex
+	more *sync.Cond
+	text strings.Builder
+}
+
+func newServedLog() *servedLog {
+	s := new(servedLog)
+	s.more = sync.NewCond(&s.mu)
+	return s
+}
+
+// Write implements io.Writer.
+func (s *servedLog) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.more.Broadcast()
+	return s.text.Write(b)
+}
+
+func (s *servedLog) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// wait waits until the text comes that was written after a place.
+func (s *servedLog) wait(text string, after int) bool {
+	late := false
+	timer := time.AfterFunc(patience, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		late = true
+		s.more.Broadcast()
+	})
+	defer timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !strings.Contains(s.text.String()[after:], text) {
+		if late {
+			return false
+		}
+		s.more.Wait()
+	}
+	return true
+}
+
+func hangupCmd(ts *testscript.TestScript, _ bool, args []string) {
+	s := ts.Value("served").(*served)
+	after := len(s.log.String())
+	ts.Check(s.cmd.Process.Signal(syscall.SIGHUP))
+	if !s.log.wait(args[0], after) {
+		ts.Fatalf("parley serve does not say %q:\n%s", args[0], s.log)
+	}
 }
 
 func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
@@ -77,8 +140,8 @@ func serveCmd(ts *testscript.TestScript, _ bool, args []string) {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	s := ts.Value("served").(*served)
-	*s = served{cmd: cmd, ended: make(chan error, 1), stderr: new(strings.Builder)}
-	cmd.Stderr = s.stderr
+	*s = served{cmd: cmd, ended: make(chan error, 1), stderr: new(strings.Builder), log: newServedLog()}
+	cmd.Stderr = io.MultiWriter(s.stderr, s.log)
 	stdout, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())

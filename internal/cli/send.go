@@ -24,6 +24,7 @@ type sendCommand struct {
 	async     bool
 	wait      bool
 	push      pushFlags
+	decision  decisionFlags
 
 	request *a2a.SendMessageRequest
 }
@@ -45,6 +46,7 @@ func (a *app) send() *cobra.Command {
 	fs.StringVar(&c.metadata, "metadata", "", "metadata of the request (`JSON` object)")
 	fs.BoolVar(&c.async, "async", false, "print the task's id and do not wait for its end")
 	fs.BoolVar(&c.wait, "wait", false, "wait until it ends or needs something (the default)")
+	c.decision.register(fs)
 	c.push.register(fs, "push-")
 	return a.client(cmd, c)
 }
@@ -60,7 +62,7 @@ func (c *sendCommand) check(cmd *cobra.Command, f *clientFlags, args []string) e
 	if len(args) == 1 {
 		specs = append(partSpecs{{flag: "text", value: args[0]}}, specs...)
 	}
-	if len(specs) == 0 {
+	if len(specs) == 0 && c.decision.approve == "" && c.decision.deny == "" {
 		return usage("nothing to send: give a TEXT, --text, --file or --data")
 	}
 	metadata, err := parseMetadata(c.metadata)
@@ -85,7 +87,7 @@ func (c *sendCommand) check(cmd *cobra.Command, f *clientFlags, args []string) e
 		Configuration: &a2a.SendMessageConfiguration{ReturnImmediately: c.async, TaskPushNotificationConfig: hook},
 		Metadata:      metadata,
 	}
-	return nil
+	return c.decision.add(c.request.Message)
 }
 
 // checkWaiting decides whether to wait: an explicit flag wins over the environment.
@@ -116,7 +118,7 @@ func parseMetadata(s string) (a2a.Struct, error) {
 }
 
 func (c *sendCommand) run(ctx context.Context, s *session) error {
-	s.taskID = c.taskID
+	s.taskID, s.decides = c.taskID, true
 	ctx, err := s.connect(ctx)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,36 +15,37 @@ import (
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
-	"github.com/parley-a2a/parley/audit"
 	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/internal/agents"
-	"github.com/parley-a2a/parley/push"
-	"github.com/parley-a2a/parley/taskstore"
-	"github.com/parley-a2a/parley/telemetry"
 )
 
-// serveCommand runs one of the built-in agents.
+// serveCommand runs agents: the one that the flags describe, or those of parley.yaml.
 type serveCommand struct {
 	app        *app
-	cfg        parley.Config
-	agent      string
-	bridge     bridgeFlags
-	store      string
-	durability string
-	private    bool
+	cfg        parley.Config // of the host
+	one        agentConfig   // what the flags say
+	exec       bool          // the program is after --
 	cardKeys   []string
-	config     string
+	agents     []agentConfig // that are served
 	file       configFile
+	config     string            // its name
+	said       map[string]string // the values of the flags that are fixed
 	check      bool
+	store      string
+	hints      string
+	durability string
+	retain     time.Duration
+	private    bool
 	audit      string
 	apiKeys    []string
+	methods    []auth.Method
 	auth       *auth.Authenticator // nil: nobody asks who calls
+	allowHook  func(caller a2a.Caller, origin string) bool
 	certFile   string
 	keyFile    string
 	clientCA   string
-	webhookKey string // public half of the key that signs webhooks
 	metrics    string
-	pace       time.Duration
+	console    consoleFlags
 	log        string
 	level      string
 }
@@ -55,7 +55,7 @@ func (a *app) serve() *cobra.Command { return (&serveCommand{app: a}).command() 
 func (c *serveCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "serve",
-		Short:   "Run an agent: Revisor, which counts texts, unless you say otherwise",
+		Short:   "Run an agent, by default Revisor, which counts texts",
 		Example: "  parley serve --agent echo --listen 127.0.0.1:0 --grpc-listen none",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,9 +70,21 @@ func (c *serveCommand) command() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&c.agent, "agent", "revisor", strings.Join(agents.Names(), ", ")+" (`AGENT`)")
-	c.bridge.register(fs)
-	fs.StringVar(&c.cfg.Name, "name", "", "on the card [AGENT_NAME] (`NAME`)")
+	one := &c.one
+	fs.StringVar(&one.Agent, "agent", "revisor", strings.Join(agents.Names(), ", ")+" (`AGENT`)")
+	fs.BoolVar(&c.exec, "exec", false, "serve the program after --, which reads text and writes text")
+	fs.BoolVar(&one.Events, "exec-events", false, "with --exec: the program writes events, one JSON object a line")
+	fs.BoolVar(&one.Stream, "exec-stream", false, "with --exec: hand its output on as it comes")
+	fs.StringVar(&one.ACP, "acp", "", "serve an ACP agent: claude, codex, gemini, opencode, or command, which is after -- (`AGENT`)")
+	fs.StringVar(&one.Dir, "dir", "", "where the program runs (default: here) (`DIR`)")
+	fs.StringArrayVar(&one.Env, "env", nil, "variable that the program may see, or NAME=VALUE; repeatable (`NAME`)")
+	fs.StringVar(&one.Permissions, "permissions", "ask", "what becomes of an ACP agent's requests for permission: ask, allow or reject (`WORD`)")
+	fs.StringVar(&one.Mode, "mode", "", "an ACP agent's mode; one that asks for no permission is allowed by this (`MODE`)")
+	fs.StringVar(&one.Proxy.Card, "proxy", "", "serve an agent that is elsewhere (`CARD`)")
+	fs.StringVar(&one.Proxy.Credential.File, "proxy-token", "", "with --proxy: this host's bearer token for it (`FILE`)")
+	fs.StringArrayVar(&one.Proxy.Credential.Origins, "proxy-origin", nil, "with --proxy-token: where the token goes (default: the card's host); repeatable (`URL`)")
+	fs.StringVar(&one.Proxy.Keys, "proxy-keys", "", "with --proxy: its card has to be signed with one of this JWK Set (`FILE`)")
+	fs.StringVar(&one.Card.Name, "name", "", "on the card [AGENT_NAME] (`NAME`)")
 	fs.StringVar(&c.cfg.Listen, "listen", parley.DefaultListen, "HTTP, port 0: any, or none [HOST, PORT] (`ADDR`)")
 	fs.StringVar(&c.cfg.GRPCListen, "grpc-listen", parley.DefaultGRPCListen, "gRPC [HOST] (`ADDR`)")
 	fs.StringVar(&c.cfg.PublicURL, "public-url", "", "`URL` on the card, before a proxy [PUBLIC_URL]")
@@ -84,23 +96,48 @@ func (c *serveCommand) command() *cobra.Command {
 	fs.StringVar(&c.clientCA, "client-ca", "", "ask clients for a certificate of these authorities (`FILE`)")
 	fs.BoolVar(&c.cfg.BehindTLS, "behind-tls", false, "TLS ends before this host: serve other machines without it")
 	fs.StringVar(&c.audit, "audit-log", "", "append refusals, webhooks and cancels to this (`FILE`)")
-	fs.StringVar(&c.store, "store", "", "sqlite:PATH or memory:, by default a file for each agent (`URL`)")
+	fs.StringVar(&c.store, "store", "", "sqlite:PATH, memory: or postgres://…, by default a file for each agent (`URL`)")
+	fs.StringVar(&c.hints, "hints", "", "tell other hosts on the database by NATS, nats://… (`URL`)")
 	fs.StringVar(&c.durability, "durability", "full", "full, or normal: a power failure may cost the last tasks (`WORD`)")
-	fs.DurationVar(&c.cfg.Retain, "retain", keptAge, "how long finished tasks are kept (`TIME`)")
+	fs.DurationVar(&c.retain, "retain", keptAge, "how long finished tasks are kept (`TIME`)")
 	fs.BoolVar(&c.private, "allow-private-webhooks", false, "deliver to http and private addresses: development only")
 	fs.StringArrayVar(&c.cardKeys, "card-key", nil, "sign the card with this key; repeatable (`FILE`)")
 	fs.StringVar(&c.metrics, "metrics-listen", "", "Prometheus' /metrics; without a host on this machine only (`ADDR`)")
+	fs.DurationVar(&c.cfg.Drain, "drain", 0, "how long /readyz says no before a stop begins, for load balancers (`TIME`)")
 	fs.DurationVar(&c.cfg.Grace, "grace", 10*time.Second, "for tasks to finish at a stop (`TIME`)")
 	fs.BoolVar(&c.cfg.NoStreaming, "no-streaming", false, "offer no streams")
-	fs.DurationVar(&c.pace, "pace", 0, "Revisor's pause at each tenth of a text (`TIME`)")
-	fs.StringVar(&c.config, "config", "", "flags, security and limits in YAML, see docs/configuration.md (`FILE`)")
+	fs.DurationVar(&one.Pace, "pace", 0, "Revisor's pause at each tenth of a text (`TIME`)")
+	fs.StringVar(&c.config, "config", "", "flags, agents, security and limits in YAML, see docs/configuration.md (`FILE`)")
 	fs.BoolVar(&c.check, "check", false, "say whether the configuration is right, and serve nothing")
+	c.console.register(fs)
 	fs.StringVar(&c.log, "log", "text", "of the log on stderr: text or json (`FORMAT`)")
 	fs.StringVar(&c.level, "log-level", "info", "debug, info, warn or error (`LEVEL`)")
-	return cmd
+	return often(cmd, "agent", "exec", "acp", "proxy", "name", "listen", "grpc-listen", "public-url", "anonymous", "api-key", "tls-cert",
+		"tls-key", "store", "card-key", "allow-private-webhooks", "console", "config", "check")
 }
 
 func (c *serveCommand) run(cmd *cobra.Command, args []string) error {
+	if err := c.read(cmd, args); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	s, err := c.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if c.check {
+		_, err := fmt.Fprintln(c.app.out, "parley: the configuration is right")
+		return errors.Join(err, s.end())
+	}
+	err = s.serve(ctx, func() (*serveCommand, error) { return c.again(cmd, args) })
+	if cerr := s.end(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// read reads what the flags, the environment and the file say, and checks it as far as it can be without doing anything.
+func (c *serveCommand) read(cmd *cobra.Command, args []string) error {
 	if c.config != "" {
 		if err := readConfig(c.config, cmd.Flags(), &c.file); err != nil {
 			return err
@@ -112,128 +149,99 @@ func (c *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err := c.setLog(); err != nil {
 		return err
 	}
-	built, end, err := c.build(cmd, args)
-	if err != nil {
+	if err := c.choose(cmd, args); err != nil {
 		return err
 	}
-	defer end()
-	c.describe(built)
+	c.said = map[string]string{}
+	for _, name := range fixed {
+		c.said[name] = cmd.Flags().Lookup(name).Value.String()
+	}
 	c.cfg.Grace = max(c.cfg.Grace, time.Nanosecond) // zero would mean the default
-	if c.cfg.Retain <= 0 {
-		return usage("--retain %v: want a time such as 720h", c.cfg.Retain)
+	if c.retain <= 0 {
+		return usage("--retain %v: want a time such as 720h", c.retain)
 	}
-	durability, ok := durabilities[c.durability]
-	if !ok {
+	if _, ok := durabilities[c.durability]; !ok {
 		return usage("--durability %q: want full or normal", c.durability)
-	}
-	if c.cfg.CardKeys, err = readKeys("--card-key", c.cardKeys); err != nil {
-		return err
 	}
 	if err := c.secure(); err != nil {
 		return err
 	}
-	ref, err := parseStore(c.store, c.cfg.AgentName)
-	if err != nil {
+	if err := c.console.check(c.auth != nil, c.cfg.TLS != nil || c.cfg.BehindTLS); err != nil {
 		return err
 	}
-	if err := c.cfg.Check(); err != nil {
-		return err
-	}
-	if c.check {
-		_, err := fmt.Fprintln(c.app.out, "parley: the configuration is right")
-		return err
-	}
-	ctx := cmd.Context()
-	store, err := ref.open(ctx, durability, c.cfg.Log)
-	if err != nil {
-		return err
-	}
-	err = c.serveOn(ctx, ref, store, built)
-	if cerr := store.Close(); err == nil && cerr != nil {
-		err = explainStore(cerr)
-	}
-	return err
+	return c.cfg.Check()
 }
 
-// serveOn serves the agent with its tasks in the store, until ctx ends.
-func (c *serveCommand) serveOn(ctx context.Context, ref storeRef, store taskstore.Store, a agents.Agent) error {
-	o, err := observe(ctx, observeConfig{name: c.cfg.Name, version: a.Version, listen: c.metrics, log: c.cfg.Log})
-	if err != nil {
-		return err
+// again reads everything anew, as the process that runs would have it if it were started now.
+func (c *serveCommand) again(cmd *cobra.Command, args []string) (*serveCommand, error) {
+	next := &serveCommand{app: c.app}
+	other := next.command()
+	if err := copyFlags(other.Flags(), cmd.Flags()); err != nil {
+		return nil, err
 	}
-	defer o.close()
-	c.cfg.Store = telemetry.Store(store, o.Options)
-	c.cfg.Wrap = func(s a2a.Service) a2a.Service { return telemetry.Service(s, o.Options) }
-	if c.auth != nil {
-		c.cfg.Wrap = func(s a2a.Service) a2a.Service { return telemetry.Service(c.auth.Service(s), o.Options) }
-		c.cfg.Authenticate = telemetry.Authenticate(c.auth.Authenticate, o.Options)
-	}
-	if c.audit != "" {
-		log, file, err := audit.Open(c.audit)
-		if err != nil {
-			return usage("--audit-log: %s", err.Error())
-		}
-		defer func() { _ = file.Close() }() // each line is written when it is logged
-		wrap := c.cfg.Wrap
-		c.cfg.Wrap = func(s a2a.Service) a2a.Service { return log.Service(wrap(s)) }
-		if c.cfg.Authenticate != nil {
-			c.cfg.Authenticate = log.Authenticate(c.cfg.Authenticate)
-		}
-	}
-	hooks, err := c.webhooks(ref, o)
-	if err != nil {
-		return err
-	}
-	c.cfg.Push = hooks
-	host, err := parley.New(c.cfg, telemetry.Agent(a.Agent, o.Options))
-	if err != nil {
-		return err
-	}
-	httpL, grpcL, err := host.Listeners(ctx)
-	if err != nil {
-		return explainListen(err)
-	}
-	c.cfg.Log.Info("tasks are kept", "store", ref.url)
-	if c.webhookKey != "" {
-		c.cfg.Log.Info("webhooks are signed", "publicKey", c.webhookKey)
-	}
-	if err := c.announce(httpL, grpcL); err != nil {
-		return err
-	}
-	return host.Serve(ctx, httpL, grpcL)
+	return next, next.read(other, args)
 }
 
-// webhooks makes what delivers to webhooks. Its key is kept beside the tasks.
-func (c *serveCommand) webhooks(ref storeRef, o *observer) (*push.Push, error) {
-	opts := push.Options{
-		Store: c.cfg.Store, Agent: c.cfg.AgentName, AllowPrivate: c.private, Log: c.cfg.Log,
-		Meter: o.MeterProvider.Meter("github.com/parley-a2a/parley/push"),
-	}
-	if path := ref.beside(".webhook-key"); path != "" {
-		key, err := push.KeyFile(path)
-		if err != nil {
-			return nil, err
-		}
-		opts.Key, c.webhookKey = key, push.PublicKey(key)
-	}
-	return push.New(opts)
+// describes are the flags that describe the agent where there is only one.
+var describes = []string{
+	"agent", "exec", "exec-events", "exec-stream", "acp", "dir", "env", "permissions", "mode", "proxy", "proxy-token", "proxy-origin", "proxy-keys", "name", "pace",
 }
 
-// build makes the agent: a built-in one, or a bridge to a program. end ends what it started.
-func (c *serveCommand) build(cmd *cobra.Command, args []string) (a agents.Agent, end func(), err error) {
+// choose says which agents are served: those of the file, or the one of the flags.
+func (c *serveCommand) choose(cmd *cobra.Command, args []string) error {
+	changed := cmd.Flags().Changed
+	one := &c.one
+	if c.file.Agents != nil {
+		for _, name := range describes {
+			if changed(name) || c.file.keys[name] {
+				return usage("--%s describes an agent, and the agents are in %s: say it there", name, c.config)
+			}
+		}
+		if len(args) > 0 {
+			return noArgs(cmd, args)
+		}
+		c.agents = c.file.Agents
+		return nil
+	}
+	bridges := 0
+	for _, said := range []bool{c.exec, one.ACP != "", one.Proxy.Card != ""} {
+		if said {
+			bridges++
+		}
+	}
 	switch {
-	case c.bridge.used() && cmd.Flags().Changed("agent"):
-		return a, nil, usage("--agent does not go with --exec or --acp")
-	case c.bridge.used():
-		a, c.agent, end, err = c.bridge.agent(args, c.cfg.Log)
-		return a, end, err
-	case len(args) > 0:
-		return a, nil, noArgs(cmd, args)
+	case bridges > 1:
+		return usage("--exec, --acp and --proxy contradict each other")
+	case bridges > 0 && changed("agent"):
+		return usage("--agent does not go with --exec, --acp or --proxy")
+	case c.exec && len(args) == 0:
+		return usage("--exec: which program? Give it and its arguments after --")
+	case one.ACP == custom && len(args) == 0:
+		return usage("--acp command: which command? Give it and its arguments after --")
+	case one.ACP != "" && one.ACP != custom && len(args) > 0:
+		return usage("--acp %s has its own command: for another, say --acp command -- COMMAND", one.ACP)
+	case !c.exec && one.ACP == "" && len(args) > 0:
+		return noArgs(cmd, args)
 	}
-	if a, err = agents.ByName(c.agent, agents.Options{Pace: c.pace}); err != nil {
-		return a, nil, usage("--agent: %s", err.Error())
+	name := one.Card.Name
+	one.Card = c.file.Card
+	if name != "" {
+		one.Card.Name = name
 	}
-	return a, func() {}, nil
+	one.Limits = c.file.Limits
+	if bridges > 0 {
+		one.Agent = ""
+	}
+	if c.exec {
+		one.Exec = args
+	} else {
+		one.Command = args
+	}
+	if len(args) == 0 {
+		one.Command = nil
+	}
+	c.agents = []agentConfig{*one}
+	return nil
 }
 
 // fromEnvironment fills in what the command line leaves open: HOST is where to listen, PORT the HTTP port.
@@ -267,16 +275,6 @@ func (c *serveCommand) fromEnvironment(cmd *cobra.Command) error {
 	return nil
 }
 
-// describe makes the card that of the built-in agent.
-func (c *serveCommand) describe(a agents.Agent) {
-	if c.cfg.Name == "" {
-		c.cfg.Name = a.Name
-	}
-	c.cfg.AgentName = c.agent
-	c.cfg.Description, c.cfg.Version, c.cfg.Skills = a.Description, a.Version, a.Skills
-	c.cfg.DefaultInputModes, c.cfg.DefaultOutputModes = a.InputModes, a.OutputModes
-}
-
 func (c *serveCommand) setLog() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
@@ -304,7 +302,7 @@ func explainListen(err error) error {
 }
 
 // announce writes the line that says that the agent can be called, and to a person what to try.
-func (c *serveCommand) announce(httpL, grpcL net.Listener) error {
+func (c *serveCommand) announce(name string, httpL, grpcL net.Listener) error {
 	url, grpc := strings.TrimRight(c.cfg.PublicURL, "/"), c.cfg.PublicGRPCURL
 	if url == "" && httpL != nil {
 		url = c.scheme() + callable(httpL)
@@ -312,7 +310,7 @@ func (c *serveCommand) announce(httpL, grpcL net.Listener) error {
 	if grpc == "" && grpcL != nil {
 		grpc = callable(grpcL)
 	}
-	line := "parley: " + visible(c.cfg.Name)
+	line := "parley: " + visible(name)
 	if url != "" {
 		line += " at " + url + " (JSON-RPC, REST)"
 	}
@@ -321,6 +319,14 @@ func (c *serveCommand) announce(httpL, grpcL net.Listener) error {
 	}
 	if _, err := fmt.Fprintln(c.app.out, line); err != nil {
 		return err
+	}
+	if c.file.Agents != nil {
+		for _, a := range c.agents {
+			if _, err := fmt.Fprintln(c.app.out, "  "+a.Name+" at "+url+"/agents/"+a.Name); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if url != "" && isTerminal(c.app.err) {
 		fmt.Fprintf(c.app.err, "Try in another terminal:  parley send -a %s \"How long is this text?\"\nCtrl-C ends it.\n", quote(url)) //nolint:errcheck // a hint

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
@@ -37,6 +38,9 @@ type peer struct {
 // newPeer serves an agent on JSON-RPC. accepts says whether a request is let in; nil lets all in.
 func newPeer(t *testing.T, a agent.Agent, accepts func(*a2a.CallInfo) bool, schemes map[string]a2a.SecurityScheme) *peer {
 	t.Helper()
+	if os.Getenv("XDG_CONFIG_HOME") == "" {
+		t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // nothing of whoever runs the test
+	}
 	host, err := parley.New(parley.Config{Name: "Peer"}, a)
 	if err != nil {
 		t.Fatal(err)
@@ -144,11 +148,17 @@ func TestBearer(t *testing.T) {
 	}
 	t.Setenv("A2ACLI_BEARER", token)
 	parleyRun("send", "-a", p.URL, "x").wants(t, 0, "State: COMPLETED", "")
-	parleyRun("send", "-a", p.URL, "--bearer", "wrong", "x", "-o", "json").wants(t, 4, `"code":"A2ACLI_ERR_AUTH_FAILED"`, "")
+	parleyRun("send", "-a", p.URL, "--bearer", "wrong", "x", "-o", "json").wants(t, 4, `"hint":"check the credential, `, "")
 	t.Setenv("A2ACLI_BEARER", "")
 	got = parleyRun("send", "-a", p.URL, "x", "-o", "json")
 	got.wants(t, 4, `"hint":"its card declares HTTP Bearer: pass --bearer","a2aCode":-31401`, "")
 	got.wants(t, 4, `"code":"A2ACLI_ERR_CREDENTIALS_MISSING"`, "")
+	p.change(func(card *a2a.AgentCard) { card.SecuritySchemes = nil })
+	before, _ := p.received()
+	parleyRun("card", "get", "--extended", "-a", p.URL, "--bearer", token).wants(t, 2, "", "its card declares no security scheme")
+	if calls, _ := p.received(); len(calls) > len(before) {
+		t.Error("the token was sent to an agent that asks for none")
+	}
 	_, cards := p.received()
 	for _, r := range cards {
 		if r.Header.Get("Authorization") != "" {
@@ -158,8 +168,9 @@ func TestBearer(t *testing.T) {
 }
 
 func TestSecretsStayWithTheCard(t *testing.T) {
-	p := newPeer(t, says("hi"), nil, nil)
-	elsewhere := newPeer(t, says("hi"), nil, nil)
+	bearer := map[string]a2a.SecurityScheme{"web": &a2a.HTTPAuthSecurityScheme{Scheme: "Bearer"}}
+	p := newPeer(t, says("hi"), nil, bearer)
+	elsewhere := newPeer(t, says("hi"), nil, bearer)
 	foreign := onNetwork(t, elsewhere.Config.Handler)
 	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = foreign })
 	for _, tt := range []struct {
@@ -294,6 +305,14 @@ func TestAPIKey(t *testing.T) {
 	}
 }
 
+func TestRetryAfter(t *testing.T) {
+	s := new(app).session(new(clientFlags))
+	f := failureOf(s.explain(t.Context(), &a2a.Error{Code: a2a.ErrResourceExhausted, RetryAfter: 30 * time.Second}))
+	if !strings.HasSuffix(f.hint, "try again in 30s") {
+		t.Errorf("the hint is %q", f.hint)
+	}
+}
+
 func TestServiceParameters(t *testing.T) {
 	p := newPeer(t, says("hi"), nil, nil)
 	got := parleyRun("task", "list", "-a", p.URL, "--svc-param", "x-trace:abcdefgh:1", "--svc-param", "A2A-Extensions: https://x.example/e",
@@ -315,7 +334,7 @@ func TestTenant(t *testing.T) {
 }
 
 func TestInsecure(t *testing.T) {
-	p := newPeer(t, says("hi"), nil, nil)
+	p := newPeer(t, says("hi"), nil, map[string]a2a.SecurityScheme{"web": &a2a.HTTPAuthSecurityScheme{Scheme: "Bearer"}})
 	s := httptest.NewUnstartedServer(p.Config.Handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // that the first call does not trust it
 	s.StartTLS()

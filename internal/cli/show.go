@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/approval"
 )
 
 // showTask prints a task as the result of a command.
@@ -122,6 +123,9 @@ func (s *session) progress(ev a2a.Event) {
 func (s *session) resume(task *a2a.Task) string {
 	if !task.Status.State.Interrupted() {
 		return ""
+	}
+	if q := approval.Pending(task); q != nil {
+		return s.command("send", "--task-id", task.ID, "--approve", q.ID)
 	}
 	return s.command("send", "--task-id", task.ID, "your answer")
 }

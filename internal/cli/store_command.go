@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/push"
 	"github.com/parley-a2a/parley/taskstore"
 	"github.com/parley-a2a/parley/taskstore/sqlite"
@@ -28,7 +30,7 @@ const keptAge = 720 * time.Hour
 func (a *app) storeCommands() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
-		Short: "Look after the file that keeps an agent's tasks",
+		Short: "Look after the file or database that keeps an agent's tasks",
 		Example: `  parley store stats
   parley store backup revisor-copy.db
   parley store check --store sqlite:revisor-copy.db`,
@@ -50,7 +52,7 @@ type storeFlags struct{ store, agent, output string }
 
 func (f *storeFlags) register(fs *pflag.FlagSet) {
 	fs.SortFlags = false
-	fs.StringVar(&f.store, "store", "", "sqlite:PATH, as of parley serve (`URL`)")
+	fs.StringVar(&f.store, "store", "", "sqlite:PATH or postgres://…, as of parley serve (`URL`)")
 	fs.StringVar(&f.agent, "agent", "revisor", "instead: the `AGENT` whose file is at the default place")
 	fs.StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text or json")
 }
@@ -66,7 +68,7 @@ func (f *storeFlags) ref(fs *pflag.FlagSet) (storeRef, error) {
 		return storeRef{}, usage("--agent %q: want a name; a file is named by --store sqlite:PATH", f.agent)
 	}
 	ref, err := parseStore(f.store, f.agent)
-	if err == nil && ref.path == "" {
+	if err == nil && ref.path == "" && ref.database == "" {
 		err = usage("--store %q: what is in memory only its host can see", f.store)
 	}
 	return ref, err
@@ -148,6 +150,71 @@ func (f *storeFile) progress() func(format string, args ...any) {
 	}
 }
 
+// onDatabase calls run with the database that the flags name, which hosts may have in use.
+func (f *storeFile) onDatabase(ctx context.Context, run func(s *database) error) (err error) {
+	s, err := f.openDatabase(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := s.Close(); err == nil {
+			err = e
+		}
+	}()
+	return run(s)
+}
+
+// databaseStats is what parley store stats says of a database.
+type databaseStats struct {
+	Store       string           `json:"store"`
+	Tasks       map[string]int64 `json:"tasks"` // by state, in the protocol's words
+	Records     int64            `json:"records"`
+	Bytes       int64            `json:"databaseBytes"`
+	OldestEnded *time.Time       `json:"oldestEnded"`
+	Waiting     int64            `json:"webhooksWaiting"`
+	Dead        int64            `json:"webhooksDead"`
+	Nodes       int64            `json:"nodes"`
+}
+
+func (f *storeFile) databaseStats(ctx context.Context, s *database) error {
+	got, err := s.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	out := databaseStats{
+		Store: f.url, Records: got.Records, Bytes: got.Bytes, Waiting: got.Pending, Dead: got.Dead, Nodes: got.Nodes,
+	}
+	var words string
+	out.Tasks, words = countStates(got.Tasks)
+	if !got.OldestEnded.IsZero() {
+		out.OldestEnded = &got.OldestEnded
+	}
+	return f.show(out, func(t *text) {
+		t.field("Store", out.Store)
+		t.field("Tasks", words)
+		t.field("Records", fmt.Sprint(out.Records))
+		t.field("Database", fmt.Sprintf("%d bytes", out.Bytes))
+		if out.OldestEnded != nil {
+			t.field("Oldest-Ended", out.OldestEnded.Format(time.RFC3339))
+		}
+		t.field("Webhooks", fmt.Sprintf("%d with something to deliver, %d given up", out.Waiting, out.Dead))
+		t.field("Nodes", fmt.Sprintf("%d alive", out.Nodes))
+	})
+}
+
+// countStates returns numbers of tasks by the protocol's words for their states, and as a line.
+func countStates(tasks map[a2a.TaskState]int64) (byName map[string]int64, line string) {
+	byName = map[string]int64{}
+	var states []string
+	total := int64(0)
+	for _, state := range slices.Sorted(maps.Keys(tasks)) {
+		byName[state.String()] = tasks[state]
+		states = append(states, fmt.Sprintf("%d %s", tasks[state], stateName(state)))
+		total += tasks[state]
+	}
+	return byName, fmt.Sprint(total) + inParentheses(states...)
+}
+
 // stats is what parley store stats says.
 type stats struct {
 	Store       string           `json:"store"`
@@ -172,21 +239,19 @@ webhooks verify them with. A host may have the file in use.`,
 }
 
 func (f *storeFile) stats(ctx context.Context) error {
+	if f.database != "" {
+		return f.onDatabase(ctx, func(s *database) error { return f.databaseStats(ctx, s) })
+	}
 	got, err := sqlite.StatsOf(ctx, f.path)
 	if err != nil {
 		return err
 	}
 	out := stats{
-		Store: f.url, Tasks: map[string]int64{}, Records: got.Records, FileBytes: got.FileBytes, WALBytes: got.WALBytes,
+		Store: f.url, Records: got.Records, FileBytes: got.FileBytes, WALBytes: got.WALBytes,
 		Waiting: got.Pending, Dead: got.Dead,
 	}
-	var states []string
-	total := int64(0)
-	for _, state := range slices.Sorted(maps.Keys(got.Tasks)) {
-		out.Tasks[state.String()] = got.Tasks[state]
-		states = append(states, fmt.Sprintf("%d %s", got.Tasks[state], stateName(state)))
-		total += got.Tasks[state]
-	}
+	var words string
+	out.Tasks, words = countStates(got.Tasks)
 	if !got.OldestEnded.IsZero() {
 		out.OldestEnded = &got.OldestEnded
 	}
@@ -195,7 +260,7 @@ func (f *storeFile) stats(ctx context.Context) error {
 	}
 	return f.show(out, func(t *text) {
 		t.field("Store", out.Store)
-		t.field("Tasks", fmt.Sprint(total)+inParentheses(states...))
+		t.field("Tasks", words)
 		t.field("Records", fmt.Sprint(out.Records))
 		t.field("File", fmt.Sprintf("%d bytes", out.FileBytes))
 		t.field("WAL", fmt.Sprintf("%d bytes", out.WALBytes))
@@ -240,10 +305,22 @@ It changes nothing, and a host may have the file in use.`,
 func (f *storeFile) check(ctx context.Context) error {
 	out := checked{Store: f.url, Findings: []string{}}
 	progress := f.progress()
-	wrong, err := sqlite.Check(ctx, f.path, func(done, total int) {
-		out.Tasks = done
-		progress("Checked %d of %d tasks", done, total)
-	})
+	var wrong []string
+	var err error
+	if f.database != "" {
+		err = f.onDatabase(ctx, func(s *database) (err error) {
+			wrong, err = s.Check(ctx, func(done int) {
+				out.Tasks = done
+				progress("Checked %d tasks", done)
+			})
+			return err
+		})
+	} else {
+		wrong, err = sqlite.Check(ctx, f.path, func(done, total int) {
+			out.Tasks = done
+			progress("Checked %d of %d tasks", done, total)
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -259,7 +336,11 @@ func (f *storeFile) check(ctx context.Context) error {
 	if err != nil || len(wrong) == 0 {
 		return err
 	}
-	e := fail(errInternal, "go on with a copy that parley store backup made, or with an empty file", "%s is damaged", f.path)
+	advice := "go on with a copy that parley store backup made, or with an empty file"
+	if f.database != "" {
+		advice = "restore the database from a backup"
+	}
+	e := fail(errInternal, advice, "%s is damaged", cmp.Or(f.path, f.url))
 	e.told = true
 	return e
 }
@@ -283,6 +364,9 @@ in the place of its file; remove the -wal and -shm beside that.`,
 }
 
 func (f *storeFile) backup(ctx context.Context, dest string) error {
+	if f.database != "" {
+		return usage("%s: a database is copied with PostgreSQL's own pg_dump or pg_basebackup", f.url)
+	}
 	if dest == "" {
 		return usage("FILE is empty: where is the copy to go?")
 	}
@@ -331,7 +415,8 @@ func (a *app) storeGC() *cobra.Command {
 		Long: `Delete the tasks that ended long ago, with all that belongs to them. It is for
 the file of a host that is stopped: a host at work does this by itself every
 minute (parley serve --retain). The file does not become smaller, its room is
-used again; parley store backup writes a small copy.`,
+used again; parley store backup writes a small copy. A database that several
+hosts share may be in use.`,
 		Example: "  parley store gc --agent revisor --retain 168h",
 	}
 	cmd.Flags().SortFlags = false
@@ -348,6 +433,9 @@ used again; parley store backup writes a small copy.`,
 const gcStep = 200
 
 func (f *storeFile) gc(ctx context.Context, retain time.Duration) (err error) {
+	if f.database != "" {
+		return f.onDatabase(ctx, func(s *database) error { return f.deleteOld(ctx, s, retain) })
+	}
 	if _, err := os.Stat(f.path); err != nil { // Open would make it
 		return err
 	}
@@ -364,6 +452,10 @@ func (f *storeFile) gc(ctx context.Context, retain time.Duration) (err error) {
 			err = e
 		}
 	}()
+	return f.deleteOld(ctx, s, retain)
+}
+
+func (f *storeFile) deleteOld(ctx context.Context, s taskstore.Store, retain time.Duration) error {
 	out := collected{Store: f.url}
 	progress := f.progress()
 	for before := time.Now().Add(-retain); ; {

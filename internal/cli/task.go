@@ -16,11 +16,11 @@ import (
 func (a *app) task() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
-		Short: "Read, list, follow and cancel tasks, and their webhooks",
+		Short: "Read, list, follow, save and cancel tasks, and their webhooks",
 		Example: `  parley task list --status WORKING
   parley task get --wait TASK_ID`,
 	}
-	cmd.AddCommand(a.taskGet(), a.taskList(), a.taskCancel(), a.taskSubscribe(), a.taskPushConfig(), a.taskWebhook())
+	cmd.AddCommand(a.taskGet(), a.taskList(), a.taskCancel(), a.taskSubscribe(), a.taskDownload(), a.taskPushConfig(), a.taskWebhook())
 	return group(cmd)
 }
 

@@ -31,10 +31,11 @@ type audit struct {
 	ctx     context.Context
 	clients map[string]clients
 	rng     *rand.Rand
+	late    time.Duration // how long it may take until receivers have everything
 }
 
 func newAudit(ctx context.Context, b *book, cs map[string]clients, seed uint64) *audit {
-	return &audit{book: b, ctx: ctx, clients: cs, rng: rand.New(rand.NewPCG(seed, 0))}
+	return &audit{book: b, ctx: ctx, clients: cs, rng: rand.New(rand.NewPCG(seed, 0)), late: delivery}
 }
 
 // run looks for everything of the round and for samples of what is older, for more at the end.
@@ -92,7 +93,7 @@ func each[T any](all []T, f func(T)) {
 
 // zombies waits until no task is as if somebody worked on it. What was started since the host was back, by clients
 // that send again what they lost, does not take so long.
-func (a *audit) zombies(back time.Time) {
+func (a *audit) zombies(back time.Time, settling time.Duration) {
 	a.mu.Lock()
 	callers := maps.Clone(a.callers)
 	a.mu.Unlock()
@@ -361,7 +362,7 @@ func (a *audit) recall(caller string, n *note) (int, error) {
 
 // webhooks waits until the receivers have everything.
 func (a *audit) webhooks() {
-	ctx, cancel := context.WithTimeout(a.ctx, delivery)
+	ctx, cancel := context.WithTimeout(a.ctx, a.late)
 	defer cancel()
 	each(a.hooks.takeRound(), func(h *hook) { a.judge("the webhook of "+h.caller, a.webhook(ctx, h)) })
 }

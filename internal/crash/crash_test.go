@@ -44,8 +44,14 @@ var program struct {
 	err  error
 }
 
+// atEnd is called when all tests have ended.
+var atEnd []func()
+
 func TestMain(m *testing.M) {
 	code := m.Run()
+	for _, f := range atEnd {
+		f()
+	}
 	if program.dir != "" {
 		os.RemoveAll(program.dir)
 	}
@@ -69,20 +75,25 @@ func hostProgram(t *testing.T) string {
 	return filepath.Join(program.dir, "host")
 }
 
-// host is a process that can be killed and started again at the same addresses on the same file.
+// host is a process that can be killed and started again at the same addresses on the same store.
 type host struct {
 	t          *testing.T
 	http, grpc string
-	file       string
-	hasty      bool
+	store      string
+	more       []string // arguments
 
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	stderr *bytes.Buffer
 }
 
-func newHost(t *testing.T, hasty bool) *host {
-	h := &host{t: t, http: freeAddress(t), grpc: freeAddress(t), file: filepath.Join(t.TempDir(), "script.db"), hasty: hasty}
+// newHost returns a host on a file of its own.
+func newHost(t *testing.T, more ...string) *host {
+	return newHostOn(t, filepath.Join(t.TempDir(), "script.db"), more...)
+}
+
+func newHostOn(t *testing.T, store string, more ...string) *host {
+	h := &host{t: t, http: freeAddress(t), grpc: freeAddress(t), store: store, more: more}
 	t.Cleanup(func() {
 		if h.cmd != nil {
 			h.kill()
@@ -114,9 +125,8 @@ func freeAddress(t *testing.T) string {
 // start starts the host and returns when it can be called.
 func (h *host) start() {
 	h.t.Helper()
-	h.cmd = exec.CommandContext(context.Background(), hostProgram(h.t),
-		"-listen", h.http, "-grpc-listen", h.grpc, "-store", h.file,
-		"-running", strconv.Itoa(running), "-hasty="+strconv.FormatBool(h.hasty))
+	args := []string{"-listen", h.http, "-grpc-listen", h.grpc, "-store", h.store, "-running", strconv.Itoa(running)}
+	h.cmd = exec.CommandContext(context.Background(), hostProgram(h.t), append(args, h.more...)...)
 	h.stderr = new(bytes.Buffer)
 	h.cmd.Stderr = h.stderr
 	var err error
@@ -139,6 +149,16 @@ func (h *host) start() {
 // kill ends the host as kill -9 does.
 func (h *host) kill() {
 	_ = h.cmd.Process.Kill()
+	h.gone()
+}
+
+// stop ends the host in order.
+func (h *host) stop() {
+	_ = h.stdin.Close()
+	h.gone()
+}
+
+func (h *host) gone() {
 	_ = h.cmd.Wait()
 	_ = h.stdin.Close()
 	h.cmd = nil
@@ -156,14 +176,20 @@ type clients struct {
 // dial returns clients by binding.
 func (h *host) dial() map[string]clients {
 	h.t.Helper()
-	card, err := client.FetchCard(h.t.Context(), h.http, client.Options{})
+	return dial(h.t, h.http)
+}
+
+// dial returns clients, by binding, of the agent whose card is at the address.
+func dial(t *testing.T, addr string) map[string]clients {
+	t.Helper()
+	card, err := client.FetchCard(t.Context(), addr, client.Options{})
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	dial := func(o client.Options) *client.Client {
 		c, err := client.Dial(card, o)
 		if err != nil {
-			h.t.Fatal(err)
+			t.Fatal(err)
 		}
 		return c
 	}
@@ -194,7 +220,8 @@ type report struct {
 	lost         int
 	duplicates   int
 	zombies      int
-	unexpected   int // calls that failed without a kill
+	unexpected   int           // calls that failed without a kill
+	slowest      time.Duration // until other nodes had settled what one left
 	words        []string
 }
 
@@ -280,7 +307,11 @@ func try(t *testing.T, rounds int, seed uint64, hasty bool, enough func(*report)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	r := &report{seed: seed, acknowledged: map[string]int{}}
 	b := newBook(newReceiver(t, ""), r)
-	h := newHost(t, hasty)
+	var more []string
+	if hasty {
+		more = []string{"-fault", "hasty"}
+	}
+	h := newHost(t, more...)
 	h.start()
 	for r.rounds < rounds && !enough(r) {
 		round(t, h, b, rng, r.rounds == rounds-1)
@@ -289,7 +320,7 @@ func try(t *testing.T, rounds int, seed uint64, hasty bool, enough func(*report)
 		t.Errorf("after round %d:\n%s", r.rounds, strings.Join(r.words, "\n"))
 	}
 	h.kill()
-	wrong, err := sqlite.Check(context.WithoutCancel(t.Context()), h.file, nil)
+	wrong, err := sqlite.Check(context.WithoutCancel(t.Context()), h.store, nil)
 	if err != nil || len(wrong) > 0 {
 		t.Errorf("Check: %v, %q", err, wrong)
 	}
@@ -314,7 +345,7 @@ func round(t *testing.T, h *host, b *book, rng *rand.Rand, end bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	a := newAudit(ctx, b, after, rng.Uint64())
-	a.zombies(back)
+	a.zombies(back, settling)
 	l.workers.Wait()
 	if l.cut.Load() > 0 {
 		b.report.hits++

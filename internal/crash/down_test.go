@@ -18,7 +18,7 @@ func TestWebhookReceiverDown(t *testing.T) {
 	t.Parallel()
 	outage := fromEnv(t, outageEnv, 3*time.Second, time.ParseDuration)
 	b := newBook(newReceiver(t, ""), &report{acknowledged: map[string]int{}})
-	h := newHost(t, false)
+	h := newHost(t)
 	h.start()
 	cs := h.dial()
 	must := func(err error) {
@@ -30,7 +30,7 @@ func TestWebhookReceiverDown(t *testing.T) {
 	// on returns who calls over a binding.
 	on := func(binding string) *worker {
 		return &worker{
-			load: &load{book: b, ctx: t.Context()}, clients: cs[binding], binding: binding, caller: "caller " + binding,
+			load: &load{book: b}, ctx: t.Context(), clients: cs[binding], binding: binding, caller: "caller " + binding,
 			rng: rand.New(rand.NewPCG(0, 0)),
 		}
 	}

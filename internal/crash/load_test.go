@@ -33,25 +33,40 @@ const (
 // load is what the workers of one round have in common.
 type load struct {
 	*book
-	ctx     context.Context
+	shared  bool // several hosts serve the calls
+	things  []thing
 	workers sync.WaitGroup
 	killed  atomic.Bool
-	cut     atomic.Int64 // calls that the kill cut short
+	shaken  atomic.Int64 // grows with whatever may cut calls while others go on
+	shaking atomic.Int64 // how much of that lasts
+	cut     atomic.Int64 // calls that a kill cut short
 }
 
 // newLoad starts the workers. They end after the kill, those that try again when the host is back.
 func newLoad(ctx context.Context, b *book, cs map[string]clients, seed uint64) *load {
-	l := &load{book: b, ctx: ctx}
+	l := &load{book: b, things: things}
+	l.start(ctx, cs, seed)
+	return l
+}
+
+func (l *load) start(ctx context.Context, cs map[string]clients, seed uint64) {
 	for n := range workers {
 		binding := bindings[n%len(bindings)]
 		w := &worker{
-			load: l, clients: cs[binding], binding: binding, caller: "worker" + strconv.Itoa(n),
+			load: l, ctx: ctx, clients: cs[binding], binding: binding, caller: "worker" + strconv.Itoa(n),
 			rng: rand.New(rand.NewPCG(seed, uint64(n))),
 		}
-		b.calls(w.caller, binding)
+		l.calls(w.caller, binding)
 		l.workers.Go(w.work)
 	}
-	return l
+}
+
+// shake does what may cut calls.
+func (l *load) shake(f func()) {
+	l.shaking.Add(1)
+	l.shaken.Add(1)
+	f()
+	l.shaking.Add(-1)
 }
 
 // worker is a caller who uses one binding and does one thing after the other.
@@ -59,15 +74,29 @@ type worker struct {
 	*load
 	clients
 
+	ctx             context.Context // of the thing that it does
 	binding, caller string
 	rng             *rand.Rand
 }
 
-// things are what workers do, with how often.
-var things = []struct {
+// thing is something that workers do, with how often.
+type thing struct {
 	often int
 	do    func(*worker) error
-}{
+}
+
+// gentle are things that no orderly end of a host cuts short.
+var gentle = []thing{
+	{4, (*worker).block},
+	{4, (*worker).stream},
+	{3, (*worker).leave},
+	{3, (*worker).park},
+	{2, (*worker).remember},
+	{2, (*worker).retry},
+	{1, (*worker).follow},
+}
+
+var things = []thing{
 	{4, (*worker).block},
 	{4, (*worker).stream},
 	{3, (*worker).leave},
@@ -83,18 +112,24 @@ var things = []struct {
 
 func (w *worker) work() {
 	total := 0
-	for _, t := range things {
+	for _, t := range w.things {
 		total += t.often
 	}
+	all := w.ctx
 	for !w.killed.Load() {
 		n := w.rng.IntN(total)
-		for _, t := range things {
+		for _, t := range w.things {
 			if n -= t.often; n >= 0 {
 				continue
 			}
+			before := w.shaken.Load()
+			calm := w.shaking.Load() == 0
+			ctx, cancel := context.WithTimeout(all, 2*patience)
+			w.ctx = ctx
 			err := t.do(w)
+			cancel()
 			switch {
-			case err != nil && w.killed.Load():
+			case err != nil && (w.killed.Load() || !calm || w.shaken.Load() != before):
 				w.cut.Add(1)
 			case err != nil:
 				w.report.wrong(&w.report.unexpected, 1, "%s over %s: %v", w.caller, w.binding, err)
@@ -139,7 +174,9 @@ func (w *worker) send(it *item, req *a2a.SendMessageRequest, may ...a2a.TaskStat
 	first := it.task == ""
 	it.answered(task)
 	it.messages = append(it.messages, req.Message.MessageID)
-	it.may = may
+	if it.may = may; task.Status.State.Terminal() {
+		it.may = []a2a.TaskState{task.Status.State}
+	}
 	if first {
 		w.enter(it)
 	}
@@ -455,6 +492,9 @@ func (w *worker) wait() error {
 		req.Configuration.ReturnImmediately = true
 		if err := w.send(it, req, may); err != nil {
 			return err
+		}
+		if w.shared { // each host has places of its own
+			continue
 		}
 		if want := map[bool]a2a.TaskState{true: submitted, false: working}[may == completed]; it.acked.Status.State != want {
 			return it.in(want)

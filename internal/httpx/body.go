@@ -56,7 +56,7 @@ func (x *Exchange) limitBody() {
 func (x *Exchange) readAll() ([]byte, error) {
 	x.body = getBuffer()
 	var err error
-	*x.body, err = appendAll(*x.body, http.MaxBytesReader(x.w, x.Request.Body, x.opts.MaxBody))
+	*x.body, err = appendAll(*x.body, http.MaxBytesReader(x.w, x.Request.Body, x.opts.MaxBody), x.Request.ContentLength)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:

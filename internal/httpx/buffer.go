@@ -2,12 +2,13 @@ package httpx
 
 import (
 	"io"
+	"slices"
 	"sync"
 )
 
 const (
-	firstRead = 4 << 10   // a buffer grows with what arrives, not with what was announced
-	maxPooled = 256 << 10 // larger buffers are left to the collector
+	firstRead = 4 << 10 // a buffer grows with what arrives, not with what was announced
+	maxPooled = 1 << 20 // larger buffers are left to the collector
 )
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, firstRead); return &b }}
@@ -21,11 +22,16 @@ func putBuffer(b *[]byte) {
 	}
 }
 
-// appendAll appends all that r has to b.
-func appendAll(b []byte, r io.Reader) ([]byte, error) {
+// appendAll appends all that r has to b. size is how much that is, or -1. The buffer doubles as the bytes arrive, up to
+// size.
+func appendAll(b []byte, r io.Reader, size int64) ([]byte, error) {
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			more := cap(b)
+			if left := int(size) - len(b); left > 0 {
+				more = min(more, left)
+			}
+			b = slices.Grow(b, more)
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]

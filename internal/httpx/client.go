@@ -224,7 +224,7 @@ func isEventStream(answer *http.Response) bool {
 }
 
 func (s *service) readAll(ctx context.Context, b []byte, r io.Reader) ([]byte, error) {
-	b, err := appendAll(b, io.LimitReader(r, s.max+1))
+	b, err := appendAll(b, io.LimitReader(r, s.max+1), -1)
 	if err != nil {
 		return b, netError(ctx, err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/internal/op"
+	"github.com/parley-a2a/parley/internal/room"
 	"github.com/parley-a2a/parley/internal/sse"
 )
 
@@ -48,10 +49,10 @@ func NewHandler(svc a2a.Service, opts Options, binding string, call func() Call)
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &Exchange{Request: r, w: w, rc: http.NewResponseController(w), svc: h.svc, opts: &h.opts, call: h.call()}
+	x := &Exchange{Request: r, w: w, rc: *http.NewResponseController(w), svc: h.svc, opts: &h.opts, call: h.call()}
 	x.Info = a2a.CallInfo{
 		Binding: h.binding, Version: version(r), Extensions: a2a.ParseExtensions(r.Header[extensionsHeader]),
-		Header: r.Header, Peer: r.RemoteAddr,
+		Header: r.Header, Peer: r.RemoteAddr, TLS: r.TLS,
 	}
 	x.ctx = a2a.WithCallInfo(r.Context(), &x.Info)
 	defer x.FreeBody()
@@ -74,7 +75,24 @@ var (
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"}
+
+	typeJSON = []string{MediaTypeJSON}
+	typeA2A  = []string{MediaTypeA2A}
 )
+
+// contentType is a media type as a header value.
+func contentType(mediaType string) []string {
+	switch mediaType {
+	case MediaTypeJSON:
+		return typeJSON
+	case MediaTypeA2A:
+		return typeA2A
+	}
+	return []string{mediaType}
+}
+
+// counted is how many bytes an answer may have for net/http to write its Content-Length by itself.
+const counted = 1 << 10
 
 // version returns the A2A-Version of a request: the header, or the query parameter (specification 3.6.1).
 // Versions that contradict each other come out as one that nobody speaks.
@@ -101,7 +119,7 @@ type Exchange struct {
 
 	ctx     context.Context // of the request, with Info
 	w       http.ResponseWriter
-	rc      *http.ResponseController
+	rc      http.ResponseController
 	svc     a2a.Service
 	opts    *Options
 	call    Call
@@ -142,12 +160,18 @@ func (x *Exchange) Run(o *op.Op, req op.Message) error {
 	if err != nil {
 		return err
 	}
+	hold, err := room.Answers.Take(x.ctx, &x.Info, res)
+	if err != nil {
+		return err
+	}
+	defer hold.Give()
 	b := getBuffer()
 	defer putBuffer(b)
 	before, after := x.call.Envelope()
 	*b = append(*b, before...)
 	*b = res.AppendJSON(*b)
 	*b = append(*b, after...)
+	hold.Encoded(len(*b))
 	x.reply(http.StatusOK, x.call.MediaType(nil), *b)
 	return nil
 }
@@ -198,6 +222,16 @@ func (x *Exchange) stream(entries iter.Seq2[a2a.Entry, error]) error {
 // itself.
 func (x *Exchange) copy(out *sse.Writer, entries iter.Seq2[a2a.Entry, error]) error {
 	before, after := x.call.Envelope()
+	send := func(e a2a.Entry) (sent bool, err error) {
+		hold, err := room.Answers.Take(x.ctx, &x.Info, e.Event)
+		if err != nil {
+			return false, err
+		}
+		defer hold.Give()
+		data := e.JSON()
+		hold.Encoded(len(data))
+		return out.Write(e.Generation, e.More, before, data, after) == nil, nil
+	}
 	first := true
 	for e, err := range entries {
 		if err != nil {
@@ -207,8 +241,8 @@ func (x *Exchange) copy(out *sse.Writer, entries iter.Seq2[a2a.Entry, error]) er
 			x.announce(out.SetHeader)
 		}
 		first = false
-		if out.Write(e.Generation, e.More, before, e.JSON(), after) != nil {
-			return nil
+		if sent, err := send(e); err != nil || !sent {
+			return err
 		}
 	}
 	return nil
@@ -262,10 +296,12 @@ func (x *Exchange) reply(status int, mediaType string, body []byte) {
 	x.replied = true
 	header := x.w.Header()
 	x.announce(header.Set)
-	header.Set("Content-Type", mediaType)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header["Content-Type"] = contentType(mediaType)
+	if len(body) > counted {
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	x.w.WriteHeader(status)
-	_ = sse.Send(x.w, x.rc, x.opts.WriteTimeout, body) // a reader that went away needs no answer
+	_ = sse.Send(x.w, &x.rc, x.opts.WriteTimeout, body) // a reader that went away needs no answer
 }
 
 // announce sets the headers by which the answer says what is beside its message.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -354,6 +355,47 @@ func TestStoppedReader(t *testing.T) {
 			t.Errorf("the other reader got %d events, %v", len(got), err)
 		}
 		<-dropped
+	})
+}
+
+// Readers that stop on a big task hold an encoding each, as many as one caller has room for. Who comes then waits until
+// one of them is gone.
+func TestStoppedReadersOfABigTask(t *testing.T) {
+	forEach(t, func(t *testing.T, b binding) {
+		big := task("t1")
+		big.Artifacts = []*a2a.Artifact{{ArtifactID: "a", Parts: []*a2a.Part{a2a.TextPart(strings.Repeat("x", 22<<20))}}}
+		_, srv := b.serve(t, streamOf(a2a.NewEntry(1, big)), httpx.Options{})
+		path, body := "/message:stream", message
+		if b.name == a2a.BindingJSONRPC {
+			path, body = "/", `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":`+message+`}`
+		}
+		open := func() (net.Conn, *bufio.Reader) {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+path, strings.NewReader(body))
+			req.Header = http.Header{"Content-Type": {"application/json"}, "A2a-Version": {"1.0"}}
+			var raw strings.Builder
+			_ = req.Write(&raw)
+			return dial(t, srv, raw.String())
+		}
+		status := func(r *bufio.Reader) (string, error) { return r.ReadString('\n') }
+		stopped, r := open()
+		if line, err := status(r); err != nil || !strings.Contains(line, "200 OK") {
+			t.Fatalf("the first: %q, %v", line, err)
+		}
+		if _, r := open(); true {
+			if line, err := status(r); err != nil || !strings.Contains(line, "200 OK") {
+				t.Fatalf("the second: %q, %v", line, err)
+			}
+		}
+		third, r := open()
+		_ = third.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if line, err := status(r); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("the third, for which there is no room: %q, %v", line, err)
+		}
+		_ = third.SetReadDeadline(time.Time{})
+		_ = stopped.Close()
+		if line, err := status(r); err != nil || !strings.Contains(line, "200 OK") {
+			t.Errorf("the third, when there is room: %q, %v", line, err)
+		}
 	})
 }
 

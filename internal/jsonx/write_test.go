@@ -3,6 +3,7 @@ package jsonx
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,4 +144,38 @@ func FuzzTime(f *testing.F) {
 			t.Fatalf("%q: back as %v, %v", s, back, r.Err())
 		}
 	})
+}
+
+// TestPlain puts every byte that matters at every place of texts that are read in words of different sizes.
+func TestPlain(t *testing.T) {
+	for size := range 80 {
+		for at := range size {
+			for _, c := range []byte{0, 0x1f, ' ', '!', '"', '#', '[', '\\', ']', 0x7f, 0x80, 0xa2, 0xdc, 0xff} {
+				b := bytes.Repeat([]byte("x"), size)
+				b[at] = c
+				wantEnd, wantASCII := size, c < 0x80
+				if c < ' ' || c == '"' || c == '\\' {
+					wantEnd = at
+				}
+				for _, from := range []int{0, at / 2, at} {
+					if end, ascii := plain(b, from); end != wantEnd || ascii != wantASCII {
+						t.Fatalf("plain of %q from %d: %d, %v; want %d, %v", b, from, end, ascii, wantEnd, wantASCII)
+					}
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkPlain scans texts that need no escape.
+func BenchmarkPlain(b *testing.B) {
+	for _, size := range []int{16, 100, 64 << 10} {
+		text := bytes.Repeat([]byte("x"), size)
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				plain(text, 0)
+			}
+		})
+	}
 }

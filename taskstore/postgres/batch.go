@@ -343,13 +343,13 @@ func (b *batch) send(c *taskstore.Change, scope, generation int64) {
 	b.taken = append(b.taken, takenSent{k, c.Sent, c.Key.Task, generation})
 }
 
-// registered reports whether the registration is there that the change has news of.
+// registered reports whether the registration is there that the change has news of, and is the node's that has them.
 func (b *batch) registered(c *taskstore.Change) bool {
 	if c.Delivered == nil {
 		return true
 	}
 	h := b.hooks[c.Key.Task][c.Delivered.Config.ID]
-	return h != nil && !h.gone && h.Registration == c.Delivered.Registration
+	return h != nil && !h.gone && h.Registration == c.Delivered.Registration && h.Node == c.Delivered.Node
 }
 
 // hook carries out what a change says of webhooks: how far one has come, that one goes, that there is one.
@@ -596,11 +596,13 @@ func (b *batch) flushHooks(q *pgx.Batch) {
 					ms := h.Due.UnixMilli()
 					due = &ms
 				}
-				q.Queue(`INSERT INTO webhooks (task, id, config, registration, delivered, begun, attempts, due_ms, done, failure)
-					VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+				// A node that takes the webhook meanwhile keeps it.
+				q.Queue(`INSERT INTO webhooks AS w (task, id, config, registration, delivered, begun, attempts, due_ms, done, failure, node)
+					VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 					ON CONFLICT (task, id) DO UPDATE SET config = $3, registration = $4, delivered = $5, begun = $6,
-						attempts = $7, due_ms = $8, done = $9, failure = $10`,
-					[]byte(task), []byte(id), h.config, []byte(h.Registration), h.Delivered, h.Begun, int32(h.Attempts), due, h.Done, []byte(h.Failure))
+						attempts = $7, due_ms = $8, done = $9, failure = $10,
+						node = CASE WHEN w.registration = $4 THEN w.node ELSE $11 END`,
+					[]byte(task), []byte(id), h.config, []byte(h.Registration), h.Delivered, h.Begun, int32(h.Attempts), due, h.Done, []byte(h.Failure), h.Node)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func cpu() time.Duration {
 
 // cpu is what the server's processes have used, 0 where /proc does not tell.
 func (c *cluster) cpu() (used time.Duration) {
-	b, _ := os.ReadFile(filepath.Join(c.data(), "postmaster.pid"))
+	b, _ := os.ReadFile(filepath.Join(c.Data(), "postmaster.pid"))
 	postmaster, _, _ := strings.Cut(string(b), "\n")
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
@@ -126,7 +126,7 @@ func oneTask(tb testing.TB, s taskstore.Store, id string) {
 // BenchmarkHint is the time from a commit on one node to the record on another.
 func BenchmarkHint(b *testing.B) {
 	c := need(b)
-	url := c.url(c.dir, c.database(b))
+	url := c.URL(c.Dir, c.database(b))
 	one, two := open(b, url, Options{}), open(b, url, Options{})
 	fl := taskstore.NewFollower(two, time.Second)
 	defer fl.Close(context.Canceled)

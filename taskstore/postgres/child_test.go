@@ -58,7 +58,7 @@ func child(url string) {
 // TestKill kills a node in the middle of its work: what it acknowledged is there, and another node gets all of it.
 func TestKill(t *testing.T) {
 	c := need(t)
-	url := c.url(c.dir, c.database(t))
+	url := c.URL(c.Dir, c.database(t))
 	s := open(t, url, Options{})
 	join(t, s, "me")
 	cmd := exec.Command(os.Args[0])

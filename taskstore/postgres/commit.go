@@ -194,7 +194,7 @@ func (s *Store) commit(requests []*request) {
 		r.done <- struct{}{}
 	}
 	for _, p := range b.order {
-		if len(p.records) > 0 {
+		if len(p.records) > 0 || p.row.lease.Latched != p.was.lease.Latched {
 			s.hints.add(p.key.Task)
 			s.tell(p.key.Task)
 		}

@@ -28,6 +28,9 @@ var (
 	errURL = errors.New("it cannot be read")
 )
 
+// passing are those that may be over soon: they are a [taskstore.ErrUnavailable] too.
+var passing = []error{ErrUnreachable, ErrReadOnly, ErrFull, ErrUnknown}
+
 // advice says what to do about an error, in words that end its message.
 var advice = map[error]string{
 	ErrUnreachable: "see that the server runs and that the URL names it",
@@ -61,7 +64,11 @@ func (e *trouble) Error() string {
 }
 
 func (e *trouble) Unwrap() []error {
-	return slices.DeleteFunc([]error{e.kind, e.why}, func(err error) bool { return err == nil })
+	all := []error{e.kind, e.why}
+	if slices.Contains(passing, e.kind) {
+		all = append(all, taskstore.ErrUnavailable)
+	}
+	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
 }
 
 // unreadable is what a row holds that cannot be read.

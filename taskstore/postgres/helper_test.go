@@ -134,7 +134,7 @@ type wire struct {
 
 func newWire(tb testing.TB, c *cluster) *wire {
 	tb.Helper()
-	w := &wire{dir: tb.TempDir(), to: filepath.Join(c.dir, ".s.PGSQL.5432"), eaten: make(chan struct{}, 1)}
+	w := &wire{dir: tb.TempDir(), to: filepath.Join(c.Dir, ".s.PGSQL.5432"), eaten: make(chan struct{}, 1)}
 	var err error
 	if w.ln, err = net.Listen("unix", filepath.Join(w.dir, ".s.PGSQL.5432")); err != nil {
 		tb.Fatal(err)

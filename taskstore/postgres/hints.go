@@ -23,6 +23,15 @@ const (
 	relisten = time.Second
 )
 
+// Hints carries lines of text between the processes that share a database. It may lose some: what they tell of is found
+// by those who poll.
+type Hints interface {
+	// Tell sends a line of less than 8,000 bytes to the others; that the sender gets it too does no harm.
+	Tell(line string) error
+	// Hear calls f with the lines that come, until ctx ends or nothing more can come.
+	Hear(ctx context.Context, f func(line string)) error
+}
+
 // hints are the tasks that other nodes are to be told of.
 type hints struct {
 	mu   sync.Mutex
@@ -71,16 +80,7 @@ func (s *Store) sendHints() {
 		case <-s.closing:
 			return
 		}
-		b := &pgx.Batch{}
-		b.Queue("BEGIN")
-		b.Queue("SET LOCAL synchronous_commit = off")
-		for _, p := range s.hints.payloads(s.id) {
-			b.Queue("SELECT pg_notify($1, $2)", channel, p)
-		}
-		b.Queue("COMMIT")
-		ctx, cancel := context.WithTimeout(context.Background(), attempt)
-		_ = s.pool.SendBatch(ctx, b).Close()
-		cancel()
+		s.send(s.hints.payloads(s.id))
 		select {
 		case <-time.After(gather):
 		case <-s.closing:
@@ -89,7 +89,26 @@ func (s *Store) sendHints() {
 	}
 }
 
-// listen hears the other nodes, on a connection of its own, until the store is closed.
+func (s *Store) send(lines []string) {
+	if s.opts.Hints != nil {
+		for _, line := range lines {
+			_ = s.opts.Hints.Tell(line)
+		}
+		return
+	}
+	b := &pgx.Batch{}
+	b.Queue("BEGIN")
+	b.Queue("SET LOCAL synchronous_commit = off")
+	for _, line := range lines {
+		b.Queue("SELECT pg_notify($1, $2)", channel, line)
+	}
+	b.Queue("COMMIT")
+	ctx, cancel := context.WithTimeout(context.Background(), attempt)
+	defer cancel()
+	_ = s.pool.SendBatch(ctx, b).Close()
+}
+
+// listen hears the other nodes until the store is closed.
 func (s *Store) listen() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -101,7 +120,11 @@ func (s *Store) listen() {
 		}
 	}()
 	for {
-		_ = s.hear(ctx)
+		if s.opts.Hints != nil {
+			_ = s.opts.Hints.Hear(ctx, s.heard)
+		} else {
+			_ = s.hear(ctx)
+		}
 		select {
 		case <-time.After(relisten):
 		case <-ctx.Done():
@@ -110,7 +133,7 @@ func (s *Store) listen() {
 	}
 }
 
-// hear passes on hints until the connection is lost. Those who follow a task miss none for long: they poll.
+// hear passes on hints, on a connection of its own, until that is lost. Those who follow a task miss none for long: they poll.
 func (s *Store) hear(ctx context.Context) error {
 	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 	if err != nil {
@@ -125,12 +148,17 @@ func (s *Store) hear(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		from, tasks, _ := strings.Cut(n.Payload, "\n")
-		if from == s.id {
-			continue
-		}
-		for task := range strings.SplitSeq(tasks, "\n") {
-			s.tell(task)
-		}
+		s.heard(n.Payload)
+	}
+}
+
+// heard passes on a line of another node.
+func (s *Store) heard(line string) {
+	from, tasks, _ := strings.Cut(line, "\n")
+	if from == s.id {
+		return
+	}
+	for task := range strings.SplitSeq(tasks, "\n") {
+		s.tell(task)
 	}
 }

@@ -87,7 +87,7 @@ func (l *lister) list(ctx context.Context, cursor *taskstore.Cursor) (page tasks
 		if l.q.MaxBytes == 0 || i == len(tasks)-1 {
 			continue
 		}
-		if size += taskstore.Size(t); size >= l.q.MaxBytes {
+		if size += t.Size(); size >= l.q.MaxBytes {
 			more, tasks = true, tasks[:i+1]
 			break
 		}

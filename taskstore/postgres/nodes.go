@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/parley-a2a/parley/taskstore"
 )
 
 // A node that does not beat for ttl, by the database's clock, is gone: others may seize what it holds. It knows so
@@ -22,7 +24,8 @@ const (
 type member struct {
 	name  string
 	lost  chan struct{}
-	until time.Time // then it is lost, unless it beats before
+	left  chan struct{} // closed when it leaves
+	until time.Time     // then it is lost, unless it beats before
 }
 
 func (m *member) gone() bool {
@@ -34,14 +37,12 @@ func (m *member) gone() bool {
 	}
 }
 
-// Join makes a node of this process, under a name that no node has had, and keeps it alive until the store is closed.
-// The channel is closed when that fails, because the database could not be reached for 8 seconds: the node is then
-// lost for good, its writes are refused with [taskstore.ErrFenced], and 2 seconds later another node may seize what
-// it holds. Who had runs under this name must end them, and may join under a new name.
+// Join implements [taskstore.Nodes]. The channel is closed when the database could not be reached for 8 seconds; 2
+// seconds later another node may seize what this one holds.
 //
 // Leases can be claimed for names that never joined. They count as those of a process that is gone.
 func (s *Store) Join(ctx context.Context, node string) (lost <-chan struct{}, err error) {
-	m := &member{name: node, lost: make(chan struct{})}
+	m := &member{name: node, lost: make(chan struct{}), left: make(chan struct{})}
 	err = s.try(ctx, false, func(ctx context.Context) error {
 		m.until = time.Now().Add(ttl - margin)
 		for _, sql := range []string{
@@ -82,6 +83,8 @@ func (s *Store) keepAlive(m *member) {
 		select {
 		case <-s.closing:
 			return
+		case <-m.left:
+			return
 		case <-time.After(min(pause, time.Until(m.until))):
 		}
 		begun := time.Now()
@@ -118,23 +121,54 @@ func (s *Store) beatOnce(ctx context.Context, conn **pgx.Conn, node string) (boo
 	return tag.RowsAffected() == 1, err
 }
 
-// leave takes this process's nodes out of the database.
-func (s *Store) leave() error {
-	s.mu.RLock()
-	names := make([]string, 0, len(s.members))
-	for name, m := range s.members {
-		if !m.gone() {
-			names = append(names, name)
+// Leave implements [taskstore.Nodes].
+func (s *Store) Leave(ctx context.Context, node string) error { return s.leave(ctx, node) }
+
+// leave takes nodes of this process out of the database.
+func (s *Store) leave(ctx context.Context, nodes ...string) error {
+	var names []string
+	s.mu.Lock()
+	for _, name := range nodes {
+		if m := s.members[name]; m != nil {
+			delete(s.members, name)
+			close(m.left)
+			if !m.gone() {
+				names = append(names, name)
+			}
 		}
 	}
-	s.mu.RUnlock()
+	s.mu.Unlock()
 	if len(names) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, "UPDATE nodes SET expires_at = clock_timestamp() WHERE node = ANY($1)", names)
 	return s.fault(err)
+}
+
+// Latched implements [taskstore.Nodes].
+func (s *Store) Latched(ctx context.Context, node string) ([]taskstore.Key, error) {
+	return s.keys(ctx, `SELECT c.agent, c.tenant, c.owner, t.id FROM tasks t JOIN scopes c ON c.id = t.scope
+		WHERE t.node = $1 AND t.latched`, node)
+}
+
+// TakeWebhooks implements [taskstore.Nodes]. Several nodes that take at once take different ones.
+func (s *Store) TakeWebhooks(ctx context.Context, agent, node string, limit int) (out []taskstore.Webhook, err error) {
+	err = s.query(ctx, func() { out = nil }, func(rows pgx.Rows) error {
+		var h taskstore.Webhook
+		_, err := scanWebhook(rows, &h, scanKey(&h.Key)...)
+		out = append(out, h)
+		return err
+	}, `WITH free AS (
+			SELECT w.task, w.id, c.agent, c.tenant, c.owner FROM webhooks w
+				JOIN tasks t ON t.id = w.task JOIN scopes c ON c.id = t.scope
+			WHERE NOT w.done AND c.agent = $1
+				AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.node = w.node AND n.expires_at > clock_timestamp())
+			ORDER BY w.task, w.id LIMIT $3 FOR UPDATE OF w SKIP LOCKED)
+		UPDATE webhooks w SET node = $2 FROM free f WHERE w.task = f.task AND w.id = f.id
+		RETURNING f.agent, f.tenant, f.owner, w.task, `+webhookColumns, []byte(agent), node, limit)
+	return out, err
 }
 
 // lostHere reports whether a node is one of this process's that is lost.

@@ -18,7 +18,7 @@ import (
 // two opens two stores on a new database, each a node.
 func two(t *testing.T) (a, b *Store) {
 	c := need(t)
-	url := c.url(c.dir, c.database(t))
+	url := c.URL(c.Dir, c.database(t))
 	a, b = open(t, url, Options{}), open(t, url, Options{})
 	join(t, a, "a")
 	join(t, b, "b")
@@ -194,7 +194,7 @@ func TestCutOff(t *testing.T) {
 	c := need(t)
 	name := c.database(t)
 	w := newWire(t, c)
-	a, b := open(t, c.url(w.dir, name), Options{}), open(t, c.url(c.dir, name), Options{})
+	a, b := open(t, c.URL(w.dir, name), Options{}), open(t, c.URL(c.Dir, name), Options{})
 	lost := join(t, a, "a")
 	alive := join(t, b, "b")
 	r := begin(t, a, "t", "a")
@@ -276,5 +276,70 @@ func TestClose(t *testing.T) {
 	}
 	if err := a.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
+	}
+}
+
+// TestLatched tells a node what others asked it to cancel.
+func TestLatched(t *testing.T) {
+	a, b := two(t)
+	begin(t, a, "t", "a")
+	begin(t, a, "u", "a")
+	begin(t, b, "v", "b")
+	commit(t, b, taskstore.Change{Key: key("t"), Latch: true})
+	commit(t, a, taskstore.Change{Key: key("v"), Latch: true})
+	for node, want := range map[string]string{"a": "t", "b": "v"} {
+		got, err := b.Latched(t.Context(), node)
+		if err != nil || len(got) != 1 || got[0] != key(want) {
+			t.Errorf("Latched(%s) = %v, %v", node, got, err)
+		}
+	}
+}
+
+// TestTakeWebhooks gives each webhook to one node, and those of a node that is gone to another.
+func TestTakeWebhooks(t *testing.T) {
+	a, b := two(t)
+	take := func(s *Store, node string, limit int) (ids []string) {
+		t.Helper()
+		hooks, err := s.TakeWebhooks(t.Context(), alice.Agent, node, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hooks {
+			if h.Node != node || h.Key != key("t") {
+				t.Errorf("taken: %+v", h)
+			}
+			ids = append(ids, h.Config.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	begin(t, a, "t", "a")
+	hook := func(id, node string) *taskstore.Webhook {
+		h := &taskstore.Webhook{Config: &a2a.TaskPushNotificationConfig{ID: id, URL: "https://example.com/"}, Registration: "r" + id, Node: node}
+		commit(t, a, taskstore.Change{Key: key("t"), Webhook: h})
+		return h
+	}
+	mine := hook("1", "a")
+	hook("2", "")
+	hook("3", "never joined")
+	if got := take(b, "b", 1); len(got) != 1 {
+		t.Errorf("one of two: %v", got)
+	}
+	take(b, "b", 10)
+	if got := take(b, "b", 10); len(got) > 0 {
+		t.Errorf("taken again: %v", got)
+	}
+	mine.Delivered, mine.Begun = 2, true
+	commit(t, a, taskstore.Change{Key: key("t"), Delivered: mine})
+	if err := a.Leave(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := take(b, "b", 10); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("of the one that has left: %v", got)
+	}
+	refused(t, a, taskstore.ErrConflict, taskstore.Change{Key: key("t"), Delivered: mine})
+	hooks, err := b.Webhooks(t.Context(), key("t"))
+	if err != nil || len(hooks) != 3 || hooks[0].Node != "b" || !hooks[0].Begun {
+		t.Errorf("Webhooks = %+v, %v", hooks, err)
 	}
 }

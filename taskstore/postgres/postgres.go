@@ -4,7 +4,7 @@
 // decided inside its transaction, under the lock of the task's row: there a lease is claimed once, and there a writer
 // whose epoch is over is refused. Each process has one writer, which takes what queued during its last transaction and
 // puts that into the next: two round trips and one fsync for many commits. Nodes tell each other of new records by
-// NOTIFY, after the commit and in a transaction of its own; such hints may be lost, the log may not.
+// NOTIFY, after the commit and in a transaction of its own, or by other means (see [Hints]); such hints may be lost, the log may not.
 //
 // A node is a name under which a process holds leases. [Store.Join] keeps it alive, by the database's clock, and
 // tells when it is not any longer; [Store.Unsettled] finds what nodes that are gone have left.
@@ -18,8 +18,10 @@ package postgres
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +39,8 @@ type Options struct {
 	Log *slog.Logger
 	// ContextTTL is how long an unused context keeps its values, 90 days by default.
 	ContextTTL time.Duration
+	// Hints carries hints between the processes that share the database; nil: the database does, by NOTIFY.
+	Hints Hints
 	// CacheBytes bounds the tasks kept in memory, counted as JSON: 64 MiB by default.
 	CacheBytes int64
 }
@@ -174,7 +178,10 @@ func (s *Store) Close() error {
 	<-s.ended
 	close(s.closing)
 	s.others.Wait()
-	err := s.leave()
+	s.mu.RLock()
+	nodes := slices.Collect(maps.Keys(s.members))
+	s.mu.RUnlock()
+	err := s.leave(context.Background(), nodes...)
 	s.writer.Close()
 	s.pool.Close()
 	return err
@@ -206,4 +213,7 @@ func (s *Store) tell(task string) {
 	}
 }
 
-var _ taskstore.Store = (*Store)(nil)
+var (
+	_ taskstore.Store = (*Store)(nil)
+	_ taskstore.Nodes = (*Store)(nil)
+)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/pgtest"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -21,14 +22,15 @@ import (
 // nothing is lost, and nothing is there twice.
 func TestRestart(t *testing.T) {
 	need(t)
-	c, err := startCluster() // a small one, which recovers fast
+	own, err := pgtest.Start(t.Context()) // a small one, which recovers fast
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.stop)
+	t.Cleanup(own.Stop)
+	c := &cluster{Server: own}
 	for _, mode := range []string{"fast", "immediate"} {
 		t.Run(mode, func(t *testing.T) {
-			s := open(t, c.url(c.dir, c.database(t)), Options{})
+			s := open(t, c.URL(c.Dir, c.database(t)), Options{})
 			const writers = 16
 			epochs := make([]int64, writers)
 			for w := range writers {
@@ -58,7 +60,7 @@ func TestRestart(t *testing.T) {
 			}
 			<-restarted
 			begun := time.Now()
-			if err := c.ctl("restart", "-m", mode); err != nil {
+			if err := c.Ctl(t.Context(), "restart", "-m", mode); err != nil {
 				t.Error(err)
 			}
 			took := time.Since(begun)
@@ -89,7 +91,7 @@ func TestAway(t *testing.T) {
 	c := need(t)
 	w := newWire(t, c)
 	var out syncBuffer
-	s := open(t, c.url(w.dir, c.database(t)), Options{Log: slog.New(slog.NewTextHandler(&out, nil)), CacheBytes: 1})
+	s := open(t, c.URL(w.dir, c.database(t)), Options{Log: slog.New(slog.NewTextHandler(&out, nil)), CacheBytes: 1})
 	r := begin(t, s, "t", "node")
 	w.set(true)
 	var wg sync.WaitGroup
@@ -107,7 +109,7 @@ func TestAway(t *testing.T) {
 			if d := time.Since(begun); !errors.Is(err, ErrUnreachable) || d > patience+time.Second {
 				t.Errorf("%s: %v after %v", name, err, d)
 			}
-			if err != nil && strings.Contains(err.Error(), password) {
+			if err != nil && strings.Contains(err.Error(), pgtest.Password) {
 				t.Errorf("%s tells the password", name)
 			}
 		})
@@ -132,7 +134,7 @@ func TestAway(t *testing.T) {
 func TestLostAnswer(t *testing.T) {
 	c := need(t)
 	w := newWire(t, c)
-	s := open(t, c.url(w.dir, c.database(t)), Options{})
+	s := open(t, c.URL(w.dir, c.database(t)), Options{})
 	w.lose("COMMIT\x00")
 	r := begin(t, s, "t", "node")
 	soon(t, w.eaten, time.Second)
@@ -152,17 +154,17 @@ func TestLostAnswer(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	c := need(t)
 	name := c.database(t)
-	good := c.url(c.dir, name)
+	good := c.URL(c.Dir, name)
 	newer := c.database(t)
-	c.exec(t, newer, "INSERT INTO parley_schema (version_id, is_applied) VALUES (9999, true)")
+	c.Exec(t, newer, "INSERT INTO parley_schema (version_id, is_applied) VALUES (9999, true)")
 	for what, x := range map[string]struct {
 		url  string
 		want error
 	}{
-		"password":    {strings.Replace(good, password, "wr0ng&word", 1), ErrDenied},
+		"password":    {strings.Replace(good, pgtest.Password, "wr0ng&word", 1), ErrDenied},
 		"database":    {strings.Replace(good, name, "none", 1), ErrDenied},
-		"nobody":      {c.url(t.TempDir(), name), ErrUnreachable},
-		"newer":       {c.url(c.dir, newer), ErrNewer},
+		"nobody":      {c.URL(t.TempDir(), name), ErrUnreachable},
+		"newer":       {c.URL(c.Dir, newer), ErrNewer},
 		"no URL":      {"postgres://parley:wr0ng&word@[/x", errURL},
 		"bad setting": {good + " connect_timeout=wr0ng&word", errURL},
 	} {
@@ -179,11 +181,11 @@ func TestOpenErrors(t *testing.T) {
 // TestOpenAtOnce has many make the schema at once.
 func TestOpenAtOnce(t *testing.T) {
 	c := need(t)
-	c.exec(t, "postgres", "CREATE DATABASE atonce")
+	c.Exec(t, "postgres", "CREATE DATABASE atonce")
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			s, err := Open(t.Context(), c.url(c.dir, "atonce"), Options{Log: quiet})
+			s, err := Open(t.Context(), c.URL(c.Dir, "atonce"), Options{Log: quiet})
 			if err != nil {
 				t.Errorf("Open: %v", err)
 				return

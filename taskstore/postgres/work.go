@@ -45,13 +45,13 @@ func (s *Store) Sent(ctx context.Context, key taskstore.Scope, messageID string)
 	return out, err
 }
 
-const webhookColumns = "w.config, w.registration, w.delivered, w.begun, w.attempts, w.due_ms, w.done, w.failure"
+const webhookColumns = "w.config, w.registration, w.node, w.delivered, w.begun, w.attempts, w.due_ms, w.done, w.failure"
 
 // scanWebhook reads webhookColumns, after what stands before them, and returns the configuration's JSON too.
 func scanWebhook(rows pgx.Rows, h *taskstore.Webhook, before ...any) (config []byte, err error) {
 	var due *int64
 	h.Config = new(a2a.TaskPushNotificationConfig)
-	err = rows.Scan(append(before, &config, (*text)(&h.Registration), &h.Delivered, &h.Begun, &h.Attempts, &due, &h.Done, (*text)(&h.Failure))...)
+	err = rows.Scan(append(before, &config, (*text)(&h.Registration), &h.Node, &h.Delivered, &h.Begun, &h.Attempts, &due, &h.Done, (*text)(&h.Failure))...)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,9 @@ var (
 	ErrGone        = errors.New("the database is no longer in its place")
 )
 
+// passing are those that may be over soon: they are a [taskstore.ErrUnavailable] too.
+var passing = []error{ErrFull}
+
 // advice says what to do about an error, in words that end its message.
 var advice = map[error]string{
 	ErrInUse:       "stop the other host, or give this one another file (--store)",
@@ -60,7 +63,11 @@ func (e *trouble) Error() string {
 }
 
 func (e *trouble) Unwrap() []error {
-	return slices.DeleteFunc([]error{e.kind, e.why}, func(err error) bool { return err == nil })
+	all := []error{e.kind, e.why}
+	if slices.Contains(passing, e.kind) {
+		all = append(all, taskstore.ErrUnavailable)
+	}
+	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
 }
 
 // unreadable is what a row holds that cannot be read: an ErrCorrupt that SQLite knows nothing of.

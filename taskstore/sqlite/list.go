@@ -53,7 +53,7 @@ func (s *Store) List(ctx context.Context, q taskstore.Query) (taskstore.Page, er
 			if q.MaxBytes == 0 || i == len(tasks)-1 {
 				continue
 			}
-			if size += taskstore.Size(t); size >= q.MaxBytes {
+			if size += t.Size(); size >= q.MaxBytes {
 				more, tasks = true, tasks[:i+1]
 				break
 			}

@@ -1,6 +1,6 @@
-// Command host is what the crash tests kill: a host of the script agent with its tasks in a file and webhooks. It
-// says "ready" on the standard output when it can be called, and ends when its standard input does, so that it does
-// not outlive the test.
+// Command host is what the crash tests kill: a host of the script agent with its tasks in a file, or in a database that
+// it shares with others, and webhooks. It says "ready" on the standard output when it can be called, and ends when its
+// standard input does, so that it does not outlive the test.
 package main
 
 import (
@@ -9,17 +9,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
-	"sync"
-	"time"
+	"strings"
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/internal/golden"
 	"github.com/parley-a2a/parley/internal/script"
 	"github.com/parley-a2a/parley/push"
 	"github.com/parley-a2a/parley/taskstore"
+	"github.com/parley-a2a/parley/taskstore/postgres"
 	"github.com/parley-a2a/parley/taskstore/sqlite"
 )
 
@@ -27,35 +27,49 @@ func main() {
 	cfg := parley.Config{Name: "Script", AgentName: "script", Authenticate: authenticate}
 	flag.StringVar(&cfg.Listen, "listen", "", "address for HTTP")
 	flag.StringVar(&cfg.GRPCListen, "grpc-listen", "", "address for gRPC")
+	flag.StringVar(&cfg.PublicURL, "public-url", "", "where a balancer takes HTTP")
+	flag.StringVar(&cfg.PublicGRPCURL, "public-grpc-url", "", "where a balancer takes gRPC")
 	flag.IntVar(&cfg.Limits.Running, "running", 0, "tasks of a caller that run at once")
-	path := flag.String("store", "", "file of the tasks")
-	hasty := flag.Bool("hasty", false, "plant the fault: acknowledge new tasks before they are committed")
+	flag.DurationVar(&cfg.Grace, "grace", 0, "for tasks to finish at an orderly end")
+	store := flag.String("store", "", "file of the tasks, or what names a database")
+	restartable := flag.Bool("restartable", false, "run again what was cut")
+	var wrap wrapping
+	flag.IntVar(&wrap.drop, "drop", 0, "percentage of hints to lose")
+	flag.DurationVar(&wrap.skew, "skew", 0, "how much the clock is ahead")
+	flag.StringVar(&wrap.fault, "fault", "", "plant a fault: hasty, deaf or unfenced")
 	flag.Parse()
-	if err := serve(cfg, *path, *hasty); err != nil {
+	var a agent.Agent = new(script.Agent)
+	if *restartable {
+		a = again{a}
+	}
+	if err := serve(cfg, *store, &wrap, a); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func serve(cfg parley.Config, path string, hasty bool) error {
+// again is an agent whose turns run again when they were cut.
+type again struct{ agent.Agent }
+
+// Restartable implements agent.Restartable.
+func (again) Restartable() bool { return true }
+
+func serve(cfg parley.Config, store string, wrap *wrapping, a agent.Agent) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	file, err := sqlite.Open(ctx, path, sqlite.Options{Log: cfg.Log})
+	tasks, err := open(ctx, store, cfg.Log)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
-	cfg.Store = file
-	if hasty {
-		cfg.Store = &hastyStore{Store: file, pending: map[string]chan struct{}{}}
-	}
+	defer func() { _ = tasks.Close() }()
+	cfg.Store = wrap.around(tasks)
 	hooks, err := push.New(push.Options{Store: cfg.Store, Agent: cfg.AgentName, AllowPrivate: true, Log: cfg.Log})
 	if err != nil {
 		return err
 	}
 	cfg.Push = hooks
-	host, err := parley.New(cfg, new(script.Agent))
+	host, err := parley.New(cfg, a)
 	if err != nil {
 		return err
 	}
@@ -74,65 +88,15 @@ func serve(cfg parley.Config, path string, hasty bool) error {
 	return err
 }
 
+func open(ctx context.Context, store string, log *slog.Logger) (taskstore.Store, error) {
+	if strings.HasPrefix(store, "host=") {
+		return postgres.Open(ctx, store, postgres.Options{Log: log})
+	}
+	return sqlite.Open(ctx, store, sqlite.Options{Log: log})
+}
+
 // authenticate believes the header that names the caller.
 func authenticate(_ context.Context, info *a2a.CallInfo) error {
 	info.Caller = a2a.Caller{Issuer: "test", Subject: info.Header.Get(golden.CallerHeader)}
 	return nil
-}
-
-// hastyStore is the fault that the crash test must find: new tasks are acknowledged up to 20 ms before they are
-// committed. Whoever asks for such a task waits until it is there, so that nothing else goes wrong.
-type hastyStore struct {
-	taskstore.Store
-
-	mu      sync.Mutex
-	pending map[string]chan struct{} // closed when the task is committed
-}
-
-func (s *hastyStore) Commit(ctx context.Context, c taskstore.Change) (taskstore.Receipt, error) {
-	if !c.Create {
-		s.await(c.Key.Task)
-		return s.Store.Commit(ctx, c)
-	}
-	receipt := taskstore.Receipt{Generation: int64(len(c.Records))}
-	if c.Claim != "" {
-		receipt.Epoch = 1
-	}
-	for i, r := range c.Records {
-		r.Entry = a2a.NewEntry(int64(i+1), r.Event)
-		receipt.Records = append(receipt.Records, r)
-	}
-	done := make(chan struct{})
-	s.mu.Lock()
-	s.pending[c.Key.Task] = done
-	s.mu.Unlock()
-	go func() {
-		<-time.After(rand.N(20 * time.Millisecond)) //nolint:gosec // any time will do
-		_, _ = s.Store.Commit(context.WithoutCancel(ctx), c)
-		s.mu.Lock()
-		delete(s.pending, c.Key.Task)
-		s.mu.Unlock()
-		close(done)
-	}()
-	return receipt, nil
-}
-
-func (s *hastyStore) Task(ctx context.Context, key taskstore.Key, at int64) (taskstore.Snapshot, error) {
-	s.await(key.Task)
-	return s.Store.Task(ctx, key, at)
-}
-
-func (s *hastyStore) Entries(ctx context.Context, key taskstore.Key, after int64, limit int) ([]taskstore.Record, error) {
-	s.await(key.Task)
-	return s.Store.Entries(ctx, key, after, limit)
-}
-
-// await waits for the task to be committed, if it is one that was acknowledged before.
-func (s *hastyStore) await(task string) {
-	s.mu.Lock()
-	done := s.pending[task]
-	s.mu.Unlock()
-	if done != nil {
-		<-done
-	}
 }

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/auth"
+	"github.com/parley-a2a/parley/internal/netguard"
+)
+
+// rulesConfig says which scopes a caller needs, see auth.Rules.
+type rulesConfig struct {
+	Operations    map[string][]string `yaml:"operations"`
+	Skills        map[string][]string `yaml:"skills"`
+	SkillMetadata string              `yaml:"skill-metadata"` // member of a message's metadata that names its skill
+}
+
+func (c *rulesConfig) rules() (auth.Rules, error) {
+	rules := auth.Rules{Operations: c.Operations, Skills: c.Skills}
+	switch {
+	case c.SkillMetadata != "":
+		rules.SkillOf = auth.SkillIn(c.SkillMetadata)
+	case len(c.Skills) > 0:
+		return rules, usage("security.rules.skills: say with skill-metadata which member of a message's metadata names its skill")
+	}
+	return rules, nil
+}
+
+// webhooksConfig says who may have webhooks where, see push.Options.
+type webhooksConfig struct {
+	Challenge bool          `yaml:"challenge"`
+	Allow     []allowConfig `yaml:"allow"`
+}
+
+// allowConfig lets a caller have webhooks at some origins.
+type allowConfig struct {
+	Caller  string   `yaml:"caller"` // ISSUER SUBJECT, as on the denylist, or * for everybody
+	Origins []string `yaml:"origins"`
+}
+
+// allowed returns who may have webhooks where, nil if that is not said: everybody everywhere.
+func (c *webhooksConfig) allowed() (func(caller a2a.Caller, origin string) bool, error) {
+	if c.Allow == nil {
+		return nil, nil
+	}
+	byCaller := map[string][]string{}
+	for i, a := range c.Allow {
+		where := fmt.Sprintf("security.webhooks.allow[%d]", i)
+		if issuer, subject, ok := strings.Cut(a.Caller, " "); a.Caller != "*" && (!ok || issuer == "" || subject == "") {
+			return nil, usage("%s.caller: want an issuer, a space and a subject, such as api-key alice, or *", where)
+		}
+		for _, s := range a.Origins {
+			u, err := url.Parse(s)
+			if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || s != u.Scheme+"://"+u.Host {
+				return nil, usage("%s.origins: %q is not an origin, such as https://hooks.example.com", where, s)
+			}
+			byCaller[a.Caller] = append(byCaller[a.Caller], netguard.Origin(u))
+		}
+	}
+	return func(caller a2a.Caller, origin string) bool {
+		return slices.Contains(byCaller[caller.Issuer+" "+caller.Subject], origin) || slices.Contains(byCaller["*"], origin)
+	}, nil
+}

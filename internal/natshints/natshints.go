@@ -1,0 +1,46 @@
+// Package natshints carries the hints of nodes over NATS (core, without a stream: hints may be lost), so that the
+// database does not have to.
+package natshints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// subject is where the lines go. Nodes of several databases may share it: tasks have ids that occur once.
+const subject = "parley.hints"
+
+// Hints is a connection to a NATS server. It implements postgres.Hints.
+type Hints struct{ conn *nats.Conn }
+
+// Dial connects to the servers that a URL names (nats://…, tls://…; several with commas). A server that is away is tried
+// again for as long as it takes: only what is wrong with the URL is an error, and it does not repeat the URL, which may
+// hold a password.
+func Dial(url string) (*Hints, error) {
+	conn, err := nats.Connect(url, nats.Name("parley"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(time.Second), nats.Timeout(5*time.Second), nats.NoEcho())
+	if err != nil {
+		return nil, errors.New("the NATS server cannot be used: see that the URL is as nats://USER:PASSWORD@HOST:4222")
+	}
+	return &Hints{conn: conn}, nil
+}
+
+// Tell sends a line to the other nodes.
+func (h *Hints) Tell(line string) error { return h.conn.Publish(subject, []byte(line)) }
+
+// Hear calls f with the lines of the other nodes until ctx ends.
+func (h *Hints) Hear(ctx context.Context, f func(line string)) error {
+	sub, err := h.conn.Subscribe(subject, func(m *nats.Msg) { f(string(m.Data)) })
+	if err != nil {
+		return fmt.Errorf("natshints: %w", err)
+	}
+	<-ctx.Done()
+	return sub.Unsubscribe()
+}
+
+// Close ends the connection.
+func (h *Hints) Close() { h.conn.Close() }
