@@ -9,6 +9,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/parley-a2a/parley v0.0.0
 	golang.org/x/net v0.58.0
+	golang.org/x/sys v0.47.0
 	google.golang.org/grpc v1.83.2
 	google.golang.org/protobuf v1.36.12
 )
@@ -24,8 +25,8 @@ require (
 	github.com/sethvargo/go-retry v0.3.0 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
+	golang.org/x/mod v0.38.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
-	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260825221802-da73d73af1c5 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260825221802-da73d73af1c5 // indirect

@@ -3,7 +3,7 @@
 //	loadgen -w W1 -n 64 -dur 3s -pid PID      (see README.md for the workloads)
 //
 // HTTP/1.1 and HTTP/2 are spoken by hand over plain sockets so that the generator costs much less CPU
-// than the servers under test. Server CPU comes from /proc/PID/stat (utime+stime), RSS from /proc/PID/status.
+// than the servers under test. Server CPU comes from its clock, RSS from /proc/PID/status.
 package main
 
 import (
@@ -28,6 +28,7 @@ import (
 	a2apb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -48,6 +49,7 @@ var (
 	label = flag.String("label", "", "")
 	query = flag.String("query", "", "further parameters of W6, such as \"status\":\"TASK_STATE_FAILED\"")
 	depth = flag.Int("depth", 1, "which page W6 reads")
+	tasks = flag.Int("running", 0, "tasks that run, and wait, beside the workload")
 	extra = flag.Int("extra", 0, "events of a W4 stream beside the floor's: 1 for the engine's WORKING entry")
 )
 
@@ -232,15 +234,15 @@ func (h *hconn) stream(f func(n int, b []byte)) (int, error) {
 
 // ---- measurement ----
 
-func cpuTicks(pid int) (float64, bool) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false
+// cpuSeconds is the time that a process was on a processor, in user and system mode, from its clock: /proc has it
+// in steps of 10 ms.
+func cpuSeconds(pid int) float64 {
+	const schedClock = 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &t); err != nil {
+		log.Fatalf("the clock of process %d: %v", pid, err)
 	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+2:]))
-	u, _ := strconv.ParseFloat(f[11], 64)
-	s, _ := strconv.ParseFloat(f[12], 64)
-	return (u + s) / 100, true
+	return float64(t.Nano()) / 1e9
 }
 
 func memKB(pid int, key string) int {
@@ -287,7 +289,10 @@ type snap struct {
 }
 
 func take() snap {
-	c, _ := cpuTicks(*pid)
+	var c float64
+	if *pid > 0 {
+		c = cpuSeconds(*pid)
+	}
 	a, b, bu, so := hostStat()
 	return snap{c, selfCPU(), a, b, bu, so, time.Now()}
 }
@@ -471,6 +476,14 @@ func findID(b []byte) string {
 func main() {
 	flag.Parse()
 	text := strings.Repeat("x", *size)
+	if *tasks > 0 {
+		h := dial(rpc("SendMessage", `{"configuration":{"returnImmediately":true},`+msg("F:1:s")[1:]))
+		for range *tasks {
+			if _, err := h.one(); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
 	switch *w {
 	case "W1", "fill":
 		httpLoop(rpc("SendMessage", msg(text)), "TASK_STATE_COMPLETED", 2**size)

@@ -13,18 +13,13 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/taskstore"
-	"github.com/parley-a2a/parley/taskstore/sqlite"
 )
 
 // fillSpan is the time over which the filled tasks ended, until now.
 const fillSpan = 30 * 24 * time.Hour
 
-// fill stores n finished tasks of the anonymous caller in the file at path: every fourth failed, ten to a context.
-func fill(path string, n int) error {
-	s, err := sqlite.Open(context.Background(), path, sqlite.Options{Durability: sqlite.Normal})
-	if err != nil {
-		return err
-	}
+// fill stores n finished tasks of the anonymous caller: every fourth failed, ten to a context.
+func fill(s taskstore.Store, n int) error {
 	begin := time.Now().Add(-fillSpan).UTC().Truncate(time.Millisecond)
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -37,7 +32,7 @@ func fill(path string, n int) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(append(errs, s.Close())...)
+	return errors.Join(errs...)
 }
 
 // finished is a task with its whole log: what a SendMessage of 100 bytes leaves.

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"log"
 	"log/slog"
@@ -102,11 +103,20 @@ func big(u *agent.Updater) error {
 // many is a limit that nothing reaches.
 const many = 1 << 30
 
-func open(path string) (taskstore.Store, error) {
+func open(path string, durability sqlite.Durability) (taskstore.Store, error) {
 	if path == "" {
 		return taskstore.NewMemory(taskstore.MemoryOptions{MaxTasks: many}), nil
 	}
-	return sqlite.Open(context.Background(), path, sqlite.Options{})
+	return sqlite.Open(context.Background(), path, sqlite.Options{Durability: durability})
+}
+
+// prepare fills a store before it is served; a file is closed then, for servers to come.
+func prepare(path string, tasks int) error {
+	s, err := open(path, sqlite.Normal)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(s, tasks), s.Close())
 }
 
 func main() {
@@ -114,15 +124,18 @@ func main() {
 	grpcAddr := flag.String("grpc", "127.0.0.1:7002", "")
 	adminAddr := flag.String("admin", "127.0.0.1:7003", "")
 	path := flag.String("file", "", "keep the tasks in this file, with every commit on the disk; empty: in memory")
-	tasks := flag.Int("fill", 0, "store so many finished tasks in the file, and end")
+	tasks := flag.Int("fill", 0, "store so many finished tasks first; with -file, and end")
 	flag.Parse()
-	if *tasks > 0 {
-		if err := fill(*path, *tasks); err != nil {
+	if *tasks > 0 && *path != "" {
+		if err := prepare(*path, *tasks); err != nil {
 			log.Fatal(err)
 		}
 		return
 	}
-	store, err := open(*path)
+	store, err := open(*path, sqlite.Full)
+	if err == nil {
+		err = fill(store, *tasks)
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
