@@ -6,17 +6,17 @@ LINT     := bin/golangci-lint-$(shell sed -n 's|.*/golangci-lint/v2 \(v[^ ]*\).*
 COUNT    ?= 6
 FUZZTIME ?= 30s
 
-.PHONY: build test race crash threats lint format bench benchstat fuzz tck clean help
+.PHONY: build test race crash cluster-test threats threats-off vuln lint format bench bench-smoke bench-go benchstat fuzz tck clean help
 
 build: ## build bin/parley
 	@go build -o $(PARLEY) ./cmd/parley
 
-test: build ## vet and test everything, with the official Go and JavaScript SDKs as peers
+test: build ## vet and test everything, hold docs/threats.md to it, with the official Go and JavaScript SDKs as peers
 	@go vet ./...
 	@go -C interop/go vet ./...
 	@command -v node >/dev/null || echo 'SKIP interop/js: node is not installed'
 	@command -v python3 >/dev/null || echo 'SKIP interop/card: python3 is not installed'
-	@PARLEY_BIN=$(PARLEY) go test ./...
+	@PARLEY_BIN=$(PARLEY) go run ./internal/threats ./...
 	@PARLEY_BIN=$(PARLEY) go -C interop/go test -count=1 ./...
 
 race: ## the same tests under the race detector, the host of the interop tests too
@@ -27,9 +27,20 @@ race: ## the same tests under the race detector, the host of the interop tests t
 crash: ## kill a host 50 times under load and look for all that it acknowledged
 	@CRASH_ROUNDS=$${CRASH_ROUNDS:-50} CRASH_OUTAGE=$${CRASH_OUTAGE:-30s} go test -count=1 -v -timeout 15m ./internal/crash
 
-threats: ## run the tests of docs/threats.md that go over the wire: a line for each row and binding
-	@go test -count=1 -v -run 'TestThreat|TestForeignTasks' . | \
-	sed -nE 's/^ *--- (PASS|FAIL): TestThreat([AB][0-9]+)[^/]*\/([^ ]+).*/\2 \3 \1/p'
+cluster-test: ## kill nodes and their database under load, CLUSTER_ROUNDS times, and look for all that they acknowledged
+	@CLUSTER_ROUNDS=$${CLUSTER_ROUNDS:-5} go test -count=1 -v -timeout 30m -run '^TestCluster' ./internal/crash
+
+threats: ## run the tests that docs/threats.md names: a line for each row and binding
+	@go run ./internal/threats
+
+threats-off: ## take the control of each row of docs/threats.md away and want that row to fail, ten minutes
+	@go run ./internal/threats -off
+
+vuln: ## look for known vulnerabilities in what is linked, as vuln.go.dev knows them
+	@out=$$(go -C tools tool govulncheck -C .. ./... 2>&1); status=$$?; echo "$$out"; case "$$status $$out" in \
+	'0 '*) ;; \
+	*'fetching vulnerabilities: '*) echo 'NOT CHECKED: vuln.go.dev cannot be reached from here; run "make vuln" where it can be' ;; \
+	*) exit $$status ;; esac
 
 lint: $(LINT) ## run the linters of .golangci.yml
 	@$(LINT) run ./...
@@ -43,7 +54,16 @@ $(LINT): tools/go.mod tools/go.sum
 	@echo 'building $(@F), a few minutes the first time'
 	@go -C tools build -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-bench: ## run every benchmark COUNT times into bin/bench.txt
+bench: ## measure Parley beside the floor and the SDKs of others, and write docs/performance.md, 15 minutes
+	@mkdir -p bin
+	@go -C bench run .
+
+bench-smoke: ## compare allocations and ratios with the budget in docs/performance.md, a minute
+	@go -C bench vet ./...
+	@go -C bench test .
+	@go -C bench run . -smoke
+
+bench-go: ## run every benchmark of the packages COUNT times into bin/bench.txt
 	@mkdir -p bin
 	@go test -run '^$$' -bench . -benchmem -count $(COUNT) ./... | tee bin/bench.txt
 
@@ -66,7 +86,7 @@ tck: build ## run the official A2A TCK: make tck TCK=../a2a-tck
 	.venv/bin/python run_tck.py --sut-host "$$url" -v -- --webhook-host localhost
 
 clean: ## remove what was built
-	@rm -rf bin interop/js/node_modules interop/card/node_modules interop/card/.venv
+	@rm -rf bin bench/a2ajs/node_modules interop/js/node_modules interop/card/node_modules interop/card/.venv
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
