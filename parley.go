@@ -106,6 +106,10 @@ type Config struct {
 	// the host's own.
 	Wrap func(a2a.Service) a2a.Service
 
+	// Middleware returns what stands before all that is served over HTTP and, then with net/http under it, over gRPC, such
+	// as the recorder of package tap; nil: nothing. It is called when serving begins, once for each.
+	Middleware func(http.Handler) http.Handler
+
 	// Rates bound how often a caller may ask and how many streams it may have; Rates.Check ends the calls of a credential
 	// that was revoked. Anonymous callers at loopback have no limits unless the agent is public. They stand behind Wrap.
 	Rates   limits.Options
@@ -438,29 +442,28 @@ func (c *Config) serve(
 	ctx context.Context, handler http.Handler, register func(grpc.ServiceRegistrar), draining *atomic.Bool,
 	shutdown func(context.Context), httpL, grpcL net.Listener,
 ) error {
-	hs := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 20 * time.Second},
-		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
-	}
 	options := c.grpcOptions()
 	if c.TLS != nil {
-		hs.TLSConfig, hs.Handler = c.TLS.Clone(), strict(handler)
+		handler = strict(handler)
 		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS.Clone())))
 	}
 	gs := grpc.NewServer(options...)
 	register(gs)
+	servers := []*http.Server{c.httpServer(handler)}
 	failed := make(chan error, 2)
 	if httpL != nil {
-		go func() {
-			if hs.TLSConfig != nil {
-				failed <- hs.ServeTLS(httpL, "", "")
-			} else {
-				failed <- hs.Serve(httpL)
-			}
-		}()
+		go func() { failed <- serveHTTP(servers[0], httpL) }()
 	}
-	if grpcL != nil {
+	switch {
+	case grpcL == nil:
+	case c.Middleware != nil:
+		over := c.httpServer(grpcbinding.OverHTTP(gs))
+		over.Protocols = new(http.Protocols)
+		over.Protocols.SetHTTP2(true)
+		over.Protocols.SetUnencryptedHTTP2(true)
+		servers = append(servers, over)
+		go func() { failed <- serveHTTP(over, grpcL) }()
+	default:
 		go func() { failed <- gs.Serve(grpcL) }()
 	}
 	var err error
@@ -475,8 +478,30 @@ func (c *Config) serve(
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Grace)
 	defer cancel()
 	shutdown(grace)
-	closeServers(hs, gs)
+	closeServers(servers, gs)
 	return err
+}
+
+func (c *Config) httpServer(handler http.Handler) *http.Server {
+	if c.Middleware != nil {
+		handler = c.Middleware(handler)
+	}
+	hs := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 20 * time.Second},
+		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+	}
+	if c.TLS != nil {
+		hs.TLSConfig = c.TLS.Clone()
+	}
+	return hs
+}
+
+func serveHTTP(hs *http.Server, l net.Listener) error {
+	if hs.TLSConfig != nil {
+		return hs.ServeTLS(l, "", "")
+	}
+	return hs.Serve(l)
 }
 
 // strict tells browsers to come back by TLS only (RFC 6797).
@@ -488,13 +513,15 @@ func strict(next http.Handler) http.Handler {
 }
 
 // closeServers lets the last answers out and ends what then is still open.
-func closeServers(hs *http.Server, gs *grpc.Server) {
+func closeServers(servers []*http.Server, gs *grpc.Server) {
 	last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	stopped := make(chan struct{})
 	go func() { gs.GracefulStop(); close(stopped) }()
-	if hs.Shutdown(last) != nil {
-		_ = hs.Close()
+	for _, hs := range servers {
+		if hs.Shutdown(last) != nil {
+			_ = hs.Close()
+		}
 	}
 	select {
 	case <-stopped:

@@ -80,6 +80,15 @@ func ServerOptions() []grpc.ServerOption {
 	}
 }
 
+// OverHTTP returns a server that was made with [ServerOptions] as what a server of net/http serves over HTTP/2: for those
+// who want to stand in between. It costs more than the server's own listener.
+func OverHTTP(s *grpc.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, _ := newCallContext(r.Context(), nil)
+		s.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // Register makes a server that was made with [ServerOptions] serve the handler.
 //
 // All operations are registered as streams, which look the same on the wire: only there the handler reads

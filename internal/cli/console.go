@@ -170,7 +170,7 @@ func hostCard(ctx context.Context, card *a2a.AgentCard, keys []*agentcard.Key) (
 // console serves the console of the agents, as they are at any time.
 func (s *serving) console(ctx context.Context) (stop func(), err error) {
 	c := s.c
-	opts := console.Options{Agents: s.shown, Log: c.cfg.Log}
+	opts := console.Options{Agents: s.shown, Wire: s.wire, Log: c.cfg.Log}
 	if c.auth != nil { // whether callers are asked does not change, who asks may
 		opts.Authenticate = func(ctx context.Context, info *a2a.CallInfo) error {
 			s.mu.Lock()

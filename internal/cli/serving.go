@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"reflect"
@@ -24,6 +26,7 @@ import (
 	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/console"
 	"github.com/parley-a2a/parley/push"
+	"github.com/parley-a2a/parley/tap"
 	"github.com/parley-a2a/parley/taskstore"
 	"github.com/parley-a2a/parley/telemetry"
 )
@@ -35,6 +38,7 @@ type serving struct {
 	audit  *audit.Log    // nil: there is none
 	stores map[string]taskstore.Store
 	group  *parley.Group // nil: there is one agent, at the root
+	wire   *tap.Recorder // nil: there is no console to see it
 	ctx    context.Context
 
 	mu     sync.Mutex // of what reloads change
@@ -129,6 +133,9 @@ func (s *serving) serve(ctx context.Context, again func() (*serveCommand, error)
 	for _, a := range s.agents {
 		s.tell(a)
 	}
+	if err := s.record(); err != nil {
+		return err
+	}
 	if err := s.c.announce(shown, httpL, grpcL); err != nil {
 		return err
 	}
@@ -140,6 +147,27 @@ func (s *serving) serve(ctx context.Context, again func() (*serveCommand, error)
 	defer s.onHangup(again)()
 	return listener.Serve(ctx, httpL, grpcL)
 }
+
+// record begins to record what passes, if there is a console to show it.
+func (s *serving) record() error {
+	if !s.c.console.on() {
+		return nil
+	}
+	all := &a2a.AgentCard{SecuritySchemes: map[string]a2a.SecurityScheme{}} // of all agents, for what bindings are where and what is secret
+	for _, a := range s.agents {
+		card := a.host.Card()
+		all.SupportedInterfaces = append(all.SupportedInterfaces, card.SupportedInterfaces...)
+		maps.Copy(all.SecuritySchemes, card.SecuritySchemes)
+	}
+	var err error
+	if s.wire, err = tap.NewRecorder(tap.Options{Card: all}); err == nil {
+		s.ends = append(s.ends, s.wire.Close)
+	}
+	return err
+}
+
+// recorded is the middleware of a host with a console.
+func (s *serving) recorded(next http.Handler) http.Handler { return s.wire.Handler(next) }
 
 // front is what serves the listeners: the only agent, or the group of them.
 func (s *serving) front() (interface {
@@ -155,7 +183,11 @@ func (s *serving) front() (interface {
 		hosts[i] = a.host
 	}
 	var err error
-	s.group, err = parley.NewGroup(s.c.cfg, hosts...)
+	cfg := s.c.cfg
+	if s.c.console.on() {
+		cfg.Middleware = s.recorded
+	}
+	s.group, err = parley.NewGroup(cfg, hosts...)
 	return s.group, err
 }
 
@@ -190,6 +222,9 @@ func (s *serving) open(a *hosted) error {
 		store = opened
 	}
 	cfg := s.c.cfg
+	if s.c.console.on() {
+		cfg.Middleware = s.recorded
+	}
 	cfg.AgentName, cfg.Store, cfg.Retain = a.name, telemetry.Store(store, s.o.Options), s.c.retain
 	if a.c.Retain > 0 {
 		cfg.Retain = a.c.Retain
