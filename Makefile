@@ -6,7 +6,7 @@ LINT     := bin/golangci-lint-$(shell sed -n 's|.*/golangci-lint/v2 \(v[^ ]*\).*
 COUNT    ?= 6
 FUZZTIME ?= 30s
 
-.PHONY: build test race crash cluster-test threats threats-off vuln lint format bench bench-smoke bench-go benchstat fuzz tck clean help
+.PHONY: build test race crash cluster-test threats threats-off vuln lint format bench bench-smoke bench-go benchstat fuzz tck qwen clean help
 
 build: ## build bin/parley
 	@go build -o $(PARLEY) ./cmd/parley
@@ -84,6 +84,10 @@ tck: build ## run the official A2A TCK: make tck TCK=../a2a-tck
 	trap "kill $$!; rm -f $$log" EXIT && until grep -q ' at ' $$log; do kill -0 $$! || exit 1; sleep 0.1; done && \
 	url=$$(sed 's/.* at \([^ ]*\) .*/\1/' $$log) && cd '$(TCK)' && \
 	.venv/bin/python run_tck.py --sut-host "$$url" -v -- --webhook-host localhost
+
+qwen: build ## run Qwen Code, an agent that people use, behind the ACP bridge with a stub of a model
+	@mkdir -p bin/qwen && npm install --prefix bin/qwen --ignore-scripts --no-audit --no-fund --silent @qwen-code/qwen-code@0.24.4
+	@QWEN_BIN=$(CURDIR)/bin/qwen/node_modules/.bin/qwen PARLEY_BIN=$(PARLEY) go test -count=1 -v -run TestQwen ./interop/acp
 
 clean: ## remove what was built
 	@rm -rf bin bench/a2ajs/node_modules interop/js/node_modules interop/card/node_modules interop/card/.venv

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,4 +112,14 @@ func (c *acpCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return acp.Serve(ctx, s.Client, c.app.in, c.app.out, acp.ServeOptions{Card: s.Card().AgentCard, Log: s.log})
+}
+
+// withCommand returns the arguments, where --acp right before the -- of a command stands for --acp command: the flag would
+// take the -- for its value. The result is never nil, which cobra would take for those of the process.
+func withCommand(args []string) []string {
+	out := append([]string{}, args...)
+	if end := slices.Index(out, "--"); end > 0 && out[end-1] == "--acp" {
+		return slices.Insert(out, end, custom)
+	}
+	return out
 }

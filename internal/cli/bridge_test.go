@@ -13,7 +13,7 @@ func TestBridgeFlags(t *testing.T) {
 	prepare := func(line string) (*serving, error) {
 		c := &serveCommand{app: &app{err: io.Discard}}
 		cmd := c.command()
-		if err := cmd.ParseFlags(strings.Fields(line)); err != nil {
+		if err := cmd.ParseFlags(withCommand(strings.Fields(line))); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.read(cmd, cmd.Flags().Args()); err != nil {
@@ -40,6 +40,7 @@ func TestBridgeFlags(t *testing.T) {
 	for line, want := range map[string][2]string{
 		"--exec -- tr a-z A-Z":   {"tr", "tr"},
 		"--acp command -- cat":   {"cat (via ACP)", "acp-command"},
+		"--acp -- cat":           {"cat (via ACP)", "acp-command"},
 		"--exec --name X -- cat": {"X", "cat"},
 	} {
 		s, err := prepare(line)

@@ -36,7 +36,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop)
 	a := &app{in: stdin, out: stdout, err: stderr, json: asksForJSON(args)}
 	root := a.root()
-	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
+	root.SetArgs(withCommand(args))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -250,8 +250,10 @@ func (a *app) report(f *failure) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(out)                        // they are strings and a number
-	_, _ = a.out.Write(visibleJSON(b.Bytes())) // there is nowhere left to say so
+	_ = enc.Encode(out) // they are strings and a number
+	if _, err := a.out.Write(visibleJSON(b.Bytes())); err != nil {
+		fmt.Fprintf(a.err, "Error: %s\n", visible(f.message)) //nolint:errcheck // there is nowhere left to say so
+	}
 }
 
 // envelope is the error object of appendix B.
