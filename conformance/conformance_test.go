@@ -42,7 +42,7 @@ var cardKey = func() *agentcard.Key {
 func TestGood(t *testing.T) {
 	for name, s := range map[string]setup{
 		"with everything": {}, "with nothing": {plain: true}, "with a signed card": {key: cardKey},
-		"with a required extension": {require: "https://example.com/ext/v1"},
+		"with a required extension": {require: "https://example.com/ext/v1"}, "of few words": {fast: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

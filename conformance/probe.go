@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/rules"
@@ -197,8 +199,31 @@ func (p *probe) finish(s *stream, k call) *rules.Exchange {
 	return x
 }
 
-// play makes a call and judges what every exchange shows.
-func (p *probe) play(k call) *rules.Exchange { return p.finish(p.start(k), k) }
+// play makes a call and judges what every exchange shows. A call that is one too many is made again a little later.
+func (p *probe) play(k call) *rules.Exchange {
+	for tries := 0; ; tries++ {
+		s := p.start(k)
+		x := s.end(p.patient)
+		wait := tooMany(x)
+		if wait == 0 || wait > 5*time.Second || tries == 5 {
+			return p.finish(s, k)
+		}
+		select {
+		case <-time.After(wait):
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// tooMany returns how long the agent wants its caller to wait; zero: the call was not refused as one too many.
+func tooMany(x *rules.Exchange) time.Duration {
+	e := x.Failure()
+	if x.Status != http.StatusTooManyRequests && (e == nil || e.Code != a2a.ErrResourceExhausted) {
+		return 0
+	}
+	seconds, _ := strconv.Atoi(x.Header.Get("Retry-After"))
+	return time.Duration(max(1, seconds)) * time.Second
+}
 
 // note keeps what the run has to know of the agent: its tasks, above all, so that none is left behind.
 func (p *probe) note(x *rules.Exchange, k call) {

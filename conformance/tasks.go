@@ -368,7 +368,13 @@ func (p *probe) liveTasks() {
 	ea, _ := xa.Events()
 	eb, _ := xb.Events()
 	if len(ea) == 0 || len(eb) == 0 {
-		if e := xa.Failure(); e != nil {
+		switch e := xa.Failure(); {
+		case e == nil:
+		case now != nil && rules.Terminal(now.Status.State): // by itself, before it was subscribed to
+			for _, rule := range []string{"subscribe-first", "subscribe-closes", "stream-broadcast", "stream-independent"} {
+				p.skip(rule, "the task had ended before it was subscribed to: tell the run what to say, for input or long")
+			}
+		default:
 			p.fail("subscribe-first", xa, e.String(), "the Task, which has not ended")
 		}
 		return

@@ -220,6 +220,14 @@ func cardByCatalog(r *rig) {
 		r.Errorf("the hint does not say how to choose: %q", hint)
 	}
 	r.run("send", "-a", file+"#Nobody", "text", "-o", "json").wantError(3, errCardNotFound)
+	config := r.write("alike.yaml", "agents:\n  - {name: aa, exec: [cat], store: 'memory:'}\n  - {name: bb, exec: [cat], store: 'memory:'}\n")
+	host := r.start("serve", "--config", config, "--listen", "127.0.0.1:0", "--grpc-listen", "none")
+	for _, ref := range []string{host, strings.TrimPrefix(host, "http://"), host + parley.CatalogPath} { // a host of several has no card at its root
+		if hint := r.run("send", "-a", ref, "text", "-o", "json").wantError(3, errCardNotFound); !strings.Contains(hint, "#aa") {
+			r.Errorf("%s: the hint does not say how to choose: %q", ref, hint)
+		}
+	}
+	r.run("send", "-a", host+"#bb", "text").is(0, "State: COMPLETED")
 }
 
 // Messages.
@@ -1554,6 +1562,12 @@ func conformanceRuns(r *rig) {
 	}
 	broken := r.front(agent, func(card *a2a.AgentCard) { card.Description = "" })
 	r.run("conformance", broken.URL, "--only", "card-*").is(1, " fail, ")
+	locked := r.start("serve", "--api-key", "me=0123456789abcdefghij", "--store", "memory:", "--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0")
+	r.run("conformance", locked, "-o", "json").wantError(4, errCredentialsMissing)
+	r.run("conformance", locked, "--only", "auth-required").is(0, "3 pass, 0 fail")
+	for range 2 { // a host's limits are no fault of it
+		r.with("A2ACLI_API_KEY=0123456789abcdefghij").run("conformance", locked).is(0, " 0 fail")
+	}
 }
 
 func demoServes(r *rig) {

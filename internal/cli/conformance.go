@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/client"
 	"github.com/parley-a2a/parley/conformance"
 	"github.com/parley-a2a/parley/rules"
 )
@@ -202,7 +203,12 @@ func (c *conformanceRun) prepare(ctx context.Context, s *session) error {
 	}
 	c.opts.Header = s.flags.header.Clone()
 	if !s.flags.hasCredential() && len(s.flags.header) == 0 {
-		return nil
+		card, err := client.FetchCard(ctx, s.flags.card, s.options())
+		if err != nil || len(c.only) > 0 || s.flags.clientCert != "" || !requiresCredential(card) {
+			return nil //nolint:nilerr // the run says what is the matter with the card
+		}
+		return fail(errCredentialsMissing, "give it as to any command, such as by $A2ACLI_BEARER; --only 'auth-*' judges what shows without",
+			"the agent's card requires a credential, without which most rules cannot be judged")
 	}
 	if _, err := s.connect(ctx); err != nil {
 		return err
@@ -211,6 +217,12 @@ func (c *conformanceRun) prepare(ctx context.Context, s *session) error {
 	c.opts.Header = s.header
 	c.opts.Trusts = func(i *a2a.AgentInterface) bool { return belongs(from, i) }
 	return nil
+}
+
+// requiresCredential reports whether each of the card's alternatives wants one.
+func requiresCredential(card *client.Card) bool {
+	rs := card.SecurityRequirements
+	return len(rs) > 0 && !slices.ContainsFunc(rs, func(r *a2a.SecurityRequirement) bool { return len(r.Schemes) == 0 })
 }
 
 func writeReport(r *conformance.Report, format, file string, verbose bool) error {
