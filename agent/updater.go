@@ -301,6 +301,9 @@ func keepParts(parts []*a2a.Part) ([]*a2a.Part, error) {
 			if err := jsonx.Valid(c); err != nil {
 				return nil, fmt.Errorf("agent: a data part is not JSON that every reader takes: %w", err)
 			}
+			if !jsonx.InDoubles(c) {
+				return nil, errors.New("agent: a data part has a number beyond the range of a double, which gRPC cannot carry")
+			}
 			q.Content = a2a.Data(bytes.Clone(c))
 		}
 		q.Filename, q.MediaType = valid(q.Filename), valid(q.MediaType)
@@ -318,6 +321,9 @@ func keepStruct(s a2a.Struct) (a2a.Struct, error) {
 	for name, value := range s {
 		if err := jsonx.Valid(value); err != nil || !utf8.ValidString(name) {
 			return nil, fmt.Errorf("agent: the metadata %q is not JSON that every reader takes: %w", name, err)
+		}
+		if !jsonx.InDoubles(value) {
+			return nil, fmt.Errorf("agent: the metadata %q has a number beyond the range of a double, which gRPC cannot carry", name)
 		}
 	}
 	return maps.Clone(s), nil

@@ -95,7 +95,7 @@ func (s *Server) attend(lost <-chan struct{}) {
 			}
 			continue
 		case <-next.C:
-			s.stopLatched()
+			s.stopLatched(lost)
 		}
 		hinted = false
 		next.Reset(latchEvery)
@@ -133,11 +133,18 @@ func (s *Server) rejoin() <-chan struct{} {
 	return nil
 }
 
-// stopLatched cancels the runs whose cancel another node recorded.
-func (s *Server) stopLatched() {
+// stopLatched cancels the runs whose cancel another node recorded. It waits no longer than until the node is lost.
+func (s *Server) stopLatched(lost <-chan struct{}) {
 	node := s.nodeName()
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
+	go func() {
+		select {
+		case <-lost:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	keys, err := s.nodes.Latched(ctx, node)
 	if err != nil && s.ctx.Err() == nil {
 		s.log.Warn("cannot ask which runs are to be canceled", "err", err)

@@ -245,6 +245,67 @@ func TestLeavingNode(t *testing.T) {
 	b.soon(task.ID, a2a.TaskStateCompleted, 5*time.Second)
 }
 
+// hanging is a store whose question for cancels has no answer while it hangs, as when the network swallows all.
+type hanging struct {
+	taskstore.Store
+	taskstore.Nodes
+	asked chan struct{}
+	hangs atomic.Bool
+}
+
+func (h *hanging) Unwrap() taskstore.Store { return h.Store }
+
+func (h *hanging) Latched(ctx context.Context, node string) ([]taskstore.Key, error) {
+	if !h.hangs.Load() {
+		return h.Nodes.Latched(ctx, node)
+	}
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLostNodeHangs: a node that waits for the database to answer ends its runs all the same when it is lost.
+func TestLostNodeHangs(t *testing.T) {
+	url := newDatabase(t)
+	ended, h := make(chan struct{}), &hanging{asked: make(chan struct{}, 1)}
+	a := onDatabase(t, url, agent.Func(func(ctx context.Context, _ *agent.Request, _ *agent.Updater) error {
+		<-ctx.Done()
+		close(ended)
+		return ctx.Err()
+	}), func(c *server.Config) {
+		h.Store = c.Store
+		h.Nodes, _ = taskstore.As[taskstore.Nodes](c.Store)
+		c.Store = h
+	})
+	a.send(t.Context(), immediately(text("x")))
+	h.hangs.Store(true)
+	<-h.asked
+	database.server.Exec(t, databaseOf(url), "UPDATE nodes SET expires_at = clock_timestamp()") // the next beat, at most 3 s later, finds out
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("5 s after the node was lost its run goes on")
+	}
+	h.hangs.Store(false)
+}
+
+// TestStoreDeadline: a deadline of the store's own is no deadline of the caller.
+func TestStoreDeadline(t *testing.T) {
+	h := newHost(t, stuck, func(c *server.Config) { c.Store = slow{c.Store} })
+	_, err := h.GetTask(t.Context(), &a2a.GetTaskRequest{ID: "x"})
+	want(t, err, a2a.ErrUnavailable, "try again later")
+}
+
+// slow is a store that cannot be reached in the time that it gives itself.
+type slow struct{ taskstore.Store }
+
+func (slow) Task(context.Context, taskstore.Key, int64) (taskstore.Snapshot, error) {
+	return taskstore.Snapshot{}, fmt.Errorf("%w: %w", taskstore.ErrUnavailable, context.DeadlineExceeded)
+}
+
 // TestLostNode takes the time of a node away, as the loss of the database does: its runs end, another node settles them,
 // and it goes on under a new name.
 func TestLostNode(t *testing.T) {

@@ -258,7 +258,8 @@ func (c *call) key(task string) taskstore.Key { return taskstore.Key{Scope: c.sc
 
 // internal turns an error of the store into what a caller may read. The cause stays with it, for the log.
 func internal(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, taskstore.ErrUnavailable) { // that deadline is the store's own
 		return err
 	}
 	var known *a2a.Error

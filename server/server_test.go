@@ -292,6 +292,26 @@ func TestHowRunsEnd(t *testing.T) {
 }
 
 // TestAuthorsErrors has what an agent's author is told (case 23).
+// What no double holds would be taken over JSON and make the task, and every list with it, unreadable over gRPC.
+func TestNumbersBeyondDoubles(t *testing.T) {
+	h := newHost(t, agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error { return u.Complete() }))
+	for field, change := range map[string]func(*a2a.SendMessageRequest, []byte){
+		"message.parts[0].data":     func(r *a2a.SendMessageRequest, b []byte) { r.Message.Parts[0].Content = a2a.Data(b) },
+		"message.parts[0].metadata": func(r *a2a.SendMessageRequest, b []byte) { r.Message.Parts[0].Metadata = a2a.Struct{"k": b} },
+		"message.metadata":          func(r *a2a.SendMessageRequest, b []byte) { r.Message.Metadata = a2a.Struct{"k": b} },
+		"metadata":                  func(r *a2a.SendMessageRequest, b []byte) { r.Metadata = a2a.Struct{"k": b} },
+	} {
+		for number, ok := range map[string]bool{"1e400": false, "-1e999": false, "9" + strings.Repeat("0", 400): false, "1.5e300": true, "1e-999": true, `"1e400 \\"`: true} {
+			r := text("x")
+			change(r, []byte(`{"a": ["1e400\"", `+number+`]}`))
+			_, err := h.SendMessage(t.Context(), r)
+			if bad := errors.Is(err, a2a.ErrInvalidParams) && strings.HasPrefix(err.Error(), field+": has a number"); bad == ok || ok && err != nil {
+				t.Errorf("%s with %.20s: %v", field, number, err)
+			}
+		}
+	}
+}
+
 func TestAuthorsErrors(t *testing.T) {
 	h := newHost(t, agent.Func(func(_ context.Context, _ *agent.Request, u *agent.Updater) error {
 		check := func(what string, got, want error) {
@@ -310,6 +330,9 @@ func TestAuthorsErrors(t *testing.T) {
 		check("one", v.WriteText("1"), nil)
 		check("close", v.Close(), nil)
 		check("after close", v.WriteText("2"), agent.ErrSealed)
+		if u.Progress(&a2a.Part{Content: a2a.Data(`[1e400]`)}) == nil || u.Progress(&a2a.Part{Content: a2a.Text("x"), Metadata: a2a.Struct{"k": []byte("1e400")}}) == nil {
+			t.Error("a number that gRPC cannot carry was recorded")
+		}
 		if u.Progress(&a2a.Part{}) == nil || u.Progress(&a2a.Part{Content: a2a.Data("{")}) == nil {
 			t.Error("parts that cannot cross the wire were taken")
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"mime"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/jsonx"
 )
 
 // checkSend refuses a request that breaks a rule of the specification or a limit, with the field's path.
@@ -61,7 +63,36 @@ func (s *Server) checkSend(req *a2a.SendMessageRequest, card *a2a.AgentCard) err
 			}
 		}
 	}
+	if err := checkNumbers(req); err != nil {
+		return err
+	}
 	return checkModes(m, card)
+}
+
+// checkNumbers refuses numbers that no double holds: recorded, they would make the task unreadable over gRPC.
+func checkNumbers(req *a2a.SendMessageRequest) error {
+	check := func(path string, raw []byte) error {
+		if jsonx.InDoubles(raw) {
+			return nil
+		}
+		return a2a.InvalidField(path, "has a number beyond the range of a double")
+	}
+	metadata := func(path string, of a2a.Struct) error {
+		for _, raw := range of {
+			if err := check(path, raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, p := range req.Message.Parts {
+		path := fmt.Sprintf("message.parts[%d]", i)
+		data, _ := p.Content.(a2a.Data)
+		if err := cmp.Or(check(path+".data", data), metadata(path+".metadata", p.Metadata)); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(metadata("message.metadata", req.Message.Metadata), metadata("metadata", req.Metadata))
 }
 
 func (s *Server) checkID(path, id string) error {

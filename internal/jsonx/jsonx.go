@@ -60,6 +60,31 @@ func Valid(b []byte) error {
 	return r.End()
 }
 
+// InDoubles reports whether a double holds every number of b, which is valid JSON: it may be rounded, but not infinite. A
+// google.protobuf.Value, which structured content is on gRPC, and RFC 8785 have no other numbers.
+func InDoubles(b []byte) bool {
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case c >= '0' && c <= '9':
+			end := scanNumber(b, i)
+			if end < 0 { // not JSON
+				return false
+			}
+			if _, err := strconv.ParseFloat(string(b[i:end]), 64); err != nil {
+				return false
+			}
+			i = end - 1
+		}
+	}
+	return true
+}
+
 // fail records the first error and moves to the end, where nothing more can be read. An input that is not
 // JSON is called so wherever the bad byte stands, hence the second look at an input of the wrong shape.
 func (r *Reader) fail(syntax bool, offset int, msg string) {
