@@ -9,8 +9,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -137,6 +139,21 @@ func TestAPIKeyFile(t *testing.T) {
 	}
 	writeFile(path, []byte("alice="+alicesKey+"\n"))
 	expect("right again", 0, a2a.ErrUnauthenticated)
+}
+
+// An issuer at http and loopback, which the options take, is asked by the client that there is without a choice.
+func TestIssuerAtLoopback(t *testing.T) {
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"active":true,"sub":"me","aud":"agent"}`)
+	}))
+	t.Cleanup(issuer.Close)
+	i := must(auth.NewIntrospection(auth.IntrospectionOptions{
+		Endpoint: issuer.URL, ClientID: "agent", Issuer: issuer.URL, Audience: []string{"agent"},
+	}))
+	id, err := i.Identify(t.Context(), &a2a.CallInfo{Header: http.Header{"Authorization": {"Bearer t"}}})
+	if err != nil || id.Caller.Subject != "me" {
+		t.Errorf("%+v, %v", id, err)
+	}
 }
 
 func TestIntrospection(t *testing.T) {

@@ -21,10 +21,12 @@ const maxAnswer = 1 << 20
 const issuerTimeout = 10 * time.Second
 
 // issuerClient returns the client for an issuer's URLs: that of the options, or one that reaches public addresses over
-// https only. Either way no redirect is followed.
-func issuerClient(given *http.Client) *http.Client {
+// https only, unless the URL that a host is configured with, if any, is one of http at loopback. Either way no redirect is followed.
+func issuerClient(given *http.Client, configured string) *http.Client {
 	if given == nil {
-		return netguard.New(netguard.Options{}).Client(issuerTimeout)
+		u, err := url.Parse(configured)
+		local := err == nil && u.Scheme == "http" && isLoopback(u.Hostname())
+		return netguard.New(netguard.Options{AllowPrivate: local}).Client(issuerTimeout)
 	}
 	c := *given
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

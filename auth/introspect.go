@@ -80,7 +80,7 @@ func NewIntrospection(opts IntrospectionOptions) (*Introspection, error) {
 	}
 	opts.Scheme = cmp.Or(opts.Scheme, "oauth2")
 	return &Introspection{
-		opts: opts, client: issuerClient(opts.Client), now: time.Now, known: make(map[[sha256.Size]byte]introspected),
+		opts: opts, client: issuerClient(opts.Client, opts.Endpoint), now: time.Now, known: make(map[[sha256.Size]byte]introspected),
 	}, nil
 }
 

@@ -148,7 +148,7 @@ func (o *JWTOptions) keySet() (keySet, error) {
 			return nil, err
 		}
 	}
-	remote.client = issuerClient(o.Client)
+	remote.client = issuerClient(o.Client, cmp.Or(o.KeysURL, o.Issuer))
 	return remote, nil
 }
 

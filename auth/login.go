@@ -38,7 +38,7 @@ func Discover(ctx context.Context, client *http.Client, from string) (*Endpoints
 	if !strings.HasSuffix(from, discoverySuffix) {
 		from = discoveryURL(from)
 	}
-	b, err := getJSON(ctx, issuerClient(client), from)
+	b, err := getJSON(ctx, issuerClient(client, ""), from)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func (o OAuth) client() (*oauthClient, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &oauthClient{o, issuerClient(o.Client), time.Now}, nil
+	return &oauthClient{o, issuerClient(o.Client, ""), time.Now}, nil
 }
 
 // grant asks the token endpoint. The second result is the refresh token, if there is one.
