@@ -310,10 +310,11 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // guard keeps browsers from driving a host: the Host header must be one of ours, so that a name that was
-// bound anew reaches nothing, and a page of another origin is refused.
+// bound anew reaches nothing, and a page of another origin is refused. Probes name the host by an address of their own
+// choice, or not at all: who asks whether it lives and is ready gets an answer by any name.
 func (f *front) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !f.ours(r.Host) {
+		if probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"; !probe && !f.ours(r.Host) {
 			plain(w, http.StatusForbidden, "this host does not answer to that Host header; set the public URL (PUBLIC_URL) to the name it is reached by")
 			return
 		}

@@ -52,7 +52,7 @@ func NewGroup(cfg Config, hosts ...*Host) (*Group, error) {
 	g.mux.HandleFunc("/agents/{name}/", g.serveAgent)
 	g.mux.HandleFunc(CatalogPath, g.serveCatalog)
 	g.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
-	g.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { serveReady(w, &g.draining) })
+	g.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { serveReady(w, &g.draining, g.agents.Load().hosts...) })
 	g.mux.HandleFunc("/", g.serveElse)
 	g.grpc = grpcbinding.NewHandler(router(g.to), grpcbinding.HandlerOptions{Authenticate: g.authenticate, Log: cfg.Log})
 	for _, h := range hosts {

@@ -330,9 +330,14 @@ func plain(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text + "\n"))
 }
 
-func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) { serveReady(w, &h.draining) }
+func (h *Host) serveReady(w http.ResponseWriter, _ *http.Request) { serveReady(w, &h.draining, h) }
 
-func serveReady(w http.ResponseWriter, draining *atomic.Bool) {
+// serveReady says whether a balancer should send calls here.
+func serveReady(w http.ResponseWriter, draining *atomic.Bool, hosts ...*Host) {
+	if slices.ContainsFunc(hosts, func(h *Host) bool { return h.server.Lost() }) {
+		plain(w, http.StatusServiceUnavailable, "this node has lost its store")
+		return
+	}
 	if draining.Load() {
 		plain(w, http.StatusServiceUnavailable, "shutting down")
 		return

@@ -206,6 +206,8 @@ type brittle struct {
 	delay  time.Duration
 }
 
+func (s *brittle) Unwrap() taskstore.Store { return s.Store }
+
 var errDisk = errors.New("cannot write /var/lib/parley/tasks.db: no space left on device")
 
 func (s *brittle) Commit(ctx context.Context, c taskstore.Change) (taskstore.Receipt, error) {

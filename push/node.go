@@ -68,6 +68,21 @@ func (p *Push) rejoin() <-chan struct{} {
 	}
 }
 
+// until returns a context that ends when the node is lost, or this Push ends.
+func (p *Push) until(lost <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	if lost != nil {
+		go func() {
+			select {
+			case <-lost:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
+}
+
 // take takes up the webhooks that no node delivers.
 func (p *Push) take(ctx context.Context) error {
 	const page = 256

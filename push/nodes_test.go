@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,4 +87,56 @@ func TestNodes(t *testing.T) {
 	wantBodies(t, r.take(t, 1), want...)
 	hookWhen(t, s1, key, "hook", done)
 	r.quiet(t)
+}
+
+// hanging is a store that several nodes share and that answers nothing any more.
+type hanging struct {
+	taskstore.Store
+	lost   chan struct{}
+	joined chan string
+	asked  chan struct{}
+	began  atomic.Bool
+}
+
+func (h *hanging) Join(_ context.Context, node string) (<-chan struct{}, error) {
+	h.joined <- node
+	return h.lost, nil
+}
+
+func (*hanging) Leave(context.Context, string) error { return nil }
+
+func (*hanging) Latched(context.Context, string) ([]taskstore.Key, error) { return nil, nil }
+
+func (h *hanging) TakeWebhooks(ctx context.Context, _, _ string, _ int) ([]taskstore.Webhook, error) {
+	if !h.began.Swap(true) {
+		return nil, nil
+	}
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLostWhileAsking loses the node while a question to the store hangs: its webhooks wait at once, since another node may
+// take them soon.
+func TestLostWhileAsking(t *testing.T) {
+	h := &hanging{
+		Store: taskstore.NewMemory(taskstore.MemoryOptions{}), lost: make(chan struct{}), joined: make(chan string, 9), asked: make(chan struct{}, 1),
+	}
+	newPush(t, h, Options{})
+	<-h.joined
+	<-h.asked
+	first := h.lost
+	h.lost = make(chan struct{})
+	close(first)
+	select {
+	case node := <-h.joined:
+		if node == "" {
+			t.Error("it joined without a name")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the node did not see that it is lost: a question of its hangs")
+	}
 }

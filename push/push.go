@@ -246,8 +246,11 @@ func (p *Push) hint(task string) {
 	}
 }
 
-// loop looks for webhooks that were committed by the engine, and for what was lost.
+// loop looks for webhooks that were committed by the engine, and for what was lost. What it asks the store ends when the
+// node is lost: a store that hangs must not keep it from seeing that, and others may take the webhooks soon.
 func (p *Push) loop(lost <-chan struct{}) {
+	ctx, cancel := p.until(lost)
+	defer func() { cancel() }()
 	poll, scan, take := time.NewTicker(pollEvery), time.NewTicker(scanEvery), p.untilTake()
 	defer poll.Stop()
 	defer scan.Stop()
@@ -260,20 +263,22 @@ func (p *Push) loop(lost <-chan struct{}) {
 			if lost = p.rejoin(); lost == nil {
 				return
 			}
-			err = p.take(p.ctx)
+			cancel()
+			ctx, cancel = p.until(lost)
+			err = p.take(ctx)
 		case <-take:
-			err = p.take(p.ctx)
+			err = p.take(ctx)
 			take = p.untilTake()
 		case <-p.look:
-			err = p.lookAtFresh()
+			err = p.lookAtFresh(ctx)
 		case <-poll.C:
 			p.expectAll()
-			err = p.poll()
+			err = p.poll(ctx)
 		case <-scan.C:
 			p.forgetExpected()
-			err = p.scan(p.ctx)
+			err = p.scan(ctx)
 		}
-		if err != nil && p.ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			p.log.Error("cannot look for webhooks", "err", err)
 		}
 	}
@@ -281,7 +286,7 @@ func (p *Push) loop(lost <-chan struct{}) {
 
 // lookAtFresh finds the webhooks of tasks whose commit was expected to bring one. What it misses by an error, the
 // scan finds.
-func (p *Push) lookAtFresh() error {
+func (p *Push) lookAtFresh(ctx context.Context) error {
 	p.mu.Lock()
 	tasks := p.fresh
 	p.fresh = map[string]struct{}{}
@@ -289,7 +294,7 @@ func (p *Push) lookAtFresh() error {
 	p.regs.Lock()
 	defer p.regs.Unlock()
 	for task := range tasks {
-		hooks, err := p.store.Outbox(p.ctx, p.opts.Agent, task, "", p.opts.PerTask)
+		hooks, err := p.store.Outbox(ctx, p.opts.Agent, task, "", p.opts.PerTask)
 		if err != nil {
 			return err
 		}
@@ -321,7 +326,7 @@ func (p *Push) scan(ctx context.Context) error {
 }
 
 // poll wakes the deliveries whose task's log has gone on without a hint.
-func (p *Push) poll() error {
+func (p *Push) poll(ctx context.Context) error {
 	var idle []*delivery
 	var keys []taskstore.Key
 	p.mu.Lock()
@@ -336,7 +341,7 @@ func (p *Push) poll() error {
 	const page = 256
 	for len(keys) > 0 {
 		n := min(page, len(keys))
-		heads, err := p.store.Heads(p.ctx, keys[:n])
+		heads, err := p.store.Heads(ctx, keys[:n])
 		if err != nil {
 			return err
 		}

@@ -394,6 +394,7 @@ func TestUnsureBegin(t *testing.T) {
 			t.Helper()
 			pass(5 * time.Second)
 			state(t, h.get(id), a2a.TaskStateCompleted)
+			synctest.Wait() // its place is free a moment later
 		}
 
 		u.left.Store(1) // at a new task
@@ -403,6 +404,7 @@ func TestUnsureBegin(t *testing.T) {
 
 		u.left.Store(0) // at an answer
 		parked := h.send(t.Context(), text("park"))
+		synctest.Wait()
 		u.left.Store(1)
 		_, err = h.SendMessage(t.Context(), to(parked.ID, "that"))
 		want(t, err, a2a.ErrUnavailable)

@@ -208,6 +208,10 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
+// Lost reports whether this process has lost a store that several share, and has not joined it anew: what is asked for then
+// fails as unavailable.
+func (s *Server) Lost() bool { return s.nodes != nil && s.nodeName() == "" }
+
 func shuttingDown() error {
 	return &a2a.Error{Code: a2a.ErrUnavailable, Message: "the host is shutting down: try again", RetryAfter: 5 * time.Second}
 }

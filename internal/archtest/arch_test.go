@@ -62,7 +62,7 @@ var allowed = map[string][]string{
 	"binding/jsonrpc":               {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
 	"binding/rest":                  {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
 	"binding/grpc":                  {"a2a", "internal/op", "internal/room", genproto, grpc, proto, schema},
-	"server":                        {"a2a", "agent", "extension", "taskstore", jcs, uuid},
+	"server":                        {"a2a", "agent", "extension", "internal/jsonx", "taskstore", jcs, uuid},
 	"approval":                      {"a2a", "agent", "extension", uuid},
 	"delegation":                    {"a2a", "agent", "extension", "internal/netguard"},
 	"auth":                          {"a2a", "internal/netguard", "internal/op", grpc, jose},

@@ -37,7 +37,11 @@ func (s *session) viaCatalog(ctx context.Context, do func() error) error {
 	if _, err := os.Stat(s.flags.card); !named || err == nil {
 		err := do()
 		var read *client.InvalidCardError
-		if !errors.As(err, &read) || !isCatalog(read.Raw) {
+		if at := catalogOf(s.flags.card); errors.Is(err, client.ErrCardNotFound) && at != s.flags.card { // a host of several agents
+			_, elsewhere := client.FetchCard(ctx, at, s.options())
+			errors.As(elsewhere, &read)
+		}
+		if read == nil && !errors.As(err, &read) || !isCatalog(read.Raw) {
 			return err
 		}
 		return s.chosen(read, "", do)
@@ -102,6 +106,7 @@ func choose(catalog *client.InvalidCardError, name string) (*catalogEntry, error
 	if err != nil {
 		return nil, fail(errCardInvalid, "", "the catalog %s cannot be read: %s", catalog.URL, err.Error())
 	}
+	distinguish(entries)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.name)
@@ -120,6 +125,19 @@ func choose(catalog *client.InvalidCardError, name string) (*catalogEntry, error
 			"the catalog %s lists several agents: %s", catalog.URL, list)
 	}
 	return nil, fail(errCardNotFound, "", "the catalog %s lists %q %d times", catalog.URL, name, len(entries))
+}
+
+// distinguish gives agents of the same name the last word of where they are called instead.
+func distinguish(entries []*catalogEntry) {
+	had := map[string]int{}
+	for _, e := range entries {
+		had[strings.ToLower(e.name)]++
+	}
+	for _, e := range entries {
+		if u, err := url.Parse(e.at); err == nil && had[strings.ToLower(e.name)] > 1 && strings.Trim(u.Path, "/") != "" {
+			e.name = path.Base(u.Path)
+		}
+	}
 }
 
 // catalogEntries returns the agents of a linkset: the contexts with a description of the service that is a card.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/auth"
+	"github.com/parley-a2a/parley/internal/netguard"
 )
 
 // configFile is what parley.yaml says besides the flags of serve, whose names are keys of it, too.
@@ -54,6 +56,7 @@ type jwtConfig struct {
 	TokenURL    string            `yaml:"token-url"`
 	Scopes      map[string]string `yaml:"scopes"`
 	Scheme      string            `yaml:"scheme"`
+	Private     bool              `yaml:"private"` // the issuer is in a private network
 }
 
 type introspectionConfig struct {
@@ -67,6 +70,15 @@ type introspectionConfig struct {
 	TokenURL         string            `yaml:"token-url"`
 	Scopes           map[string]string `yaml:"scopes"`
 	Scheme           string            `yaml:"scheme"`
+	Private          bool              `yaml:"private"`
+}
+
+// issuerClient returns who asks an issuer: nil is one that reaches public addresses only.
+func issuerClient(private bool) *http.Client {
+	if !private {
+		return nil
+	}
+	return netguard.New(netguard.Options{AllowPrivate: true}).Client(10 * time.Second)
 }
 
 // limitsConfig bounds one caller. Zero is the default.
@@ -243,7 +255,7 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 	for i, j := range s.JWT {
 		m, err := auth.NewJWT(auth.JWTOptions{
 			Issuer: j.Issuer, Audience: j.Audience, KeysURL: j.KeysURL, KeysFile: j.KeysFile, TenantClaim: j.TenantClaim, Claims: j.Claims,
-			TokenURL: j.TokenURL, Scopes: j.Scopes, Scheme: j.Scheme, Log: c.cfg.Log,
+			TokenURL: j.TokenURL, Scopes: j.Scopes, Scheme: j.Scheme, Log: c.cfg.Log, Client: issuerClient(j.Private),
 		})
 		if err != nil {
 			return nil, usage("security.jwt[%d]: %s", i, err.Error())
@@ -261,6 +273,7 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 		m, err := auth.NewIntrospection(auth.IntrospectionOptions{
 			Endpoint: n.Endpoint, ClientID: n.ClientID, ClientSecret: auth.NewSecret(strings.TrimSpace(string(secret))), Issuer: n.Issuer,
 			Audience: n.Audience, TenantClaim: n.TenantClaim, Claims: n.Claims, TokenURL: n.TokenURL, Scopes: n.Scopes, Scheme: n.Scheme,
+			Client: issuerClient(n.Private),
 		})
 		if err != nil {
 			return nil, usage("security.introspection[%d]: %s", i, err.Error())

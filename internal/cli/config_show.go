@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,8 @@ func shownSettings(fs *pflag.FlagSet) []shownSetting {
 		}
 		if value != "" && slices.Contains(secretSettings, f.Name) {
 			value = redacted
+		} else if u, err := url.Parse(value); err == nil && u.User != nil { // a reference to an agent, which is refused where it is used
+			value = u.Redacted()
 		}
 		out = append(out, shownSetting{f.Name, value, kind, where})
 	})

@@ -191,6 +191,9 @@ func (s *serving) shown() []console.Agent {
 	out := make([]console.Agent, len(s.agents))
 	for i, a := range s.agents {
 		out[i] = a.console
+		if !out[i].Caller.Anonymous() { // the operator wrote the rules
+			out[i].Caller.Scopes = append(s.c.file.Security.Rules.scopes(), a.c.Security.Rules.scopes()...)
+		}
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agentcard"
+	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/console"
 	"github.com/parley-a2a/parley/internal/agents"
 	"github.com/parley-a2a/parley/taskstore"
@@ -112,5 +113,27 @@ func TestConsoleStart(t *testing.T) {
 	if res, err := http.Get(address); err == nil {
 		res.Body.Close()
 		t.Errorf("after the stop: %s", res.Status)
+	}
+}
+
+// The operator has no credential that could have scopes: the rules of a host and of its agents are for callers.
+func TestOperatorPassesRules(t *testing.T) {
+	s := &serving{c: new(serveCommand), agents: []*hosted{{console: console.Agent{Caller: operator}}, {}}}
+	s.c.file.Security.Rules = rulesConfig{Operations: map[string][]string{"ListTasks": {"read"}}, Skills: map[string][]string{"admin": {"adm"}}}
+	s.agents[0].c.Security.Rules.Operations = map[string][]string{auth.AnyOperation: {"tests"}}
+	shown := s.shown()
+	for _, rules := range []auth.Rules{
+		{Operations: s.c.file.Security.Rules.Operations, Skills: s.c.file.Security.Rules.Skills},
+		{Operations: s.agents[0].c.Security.Rules.Operations},
+	} {
+		if err := rules.Operation(shown[0].Caller, "ListTasks"); err != nil {
+			t.Error(err)
+		}
+		if err := rules.Skill(shown[0].Caller, "admin"); err != nil {
+			t.Error(err)
+		}
+	}
+	if shown[1].Caller.Scopes != nil || operator.Scopes != nil {
+		t.Error("scopes where nobody asks who calls, or for good")
 	}
 }

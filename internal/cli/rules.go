@@ -29,6 +29,16 @@ func (c *rulesConfig) rules() (auth.Rules, error) {
 	return rules, nil
 }
 
+// scopes are all that the rules ask for.
+func (c *rulesConfig) scopes() (all []string) {
+	for _, by := range []map[string][]string{c.Operations, c.Skills} {
+		for _, need := range by {
+			all = append(all, need...)
+		}
+	}
+	return all
+}
+
 // webhooksConfig says who may have webhooks where, see push.Options.
 type webhooksConfig struct {
 	Challenge bool          `yaml:"challenge"`

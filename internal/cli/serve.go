@@ -258,10 +258,10 @@ func (c *serveCommand) fromEnvironment(cmd *cobra.Command) error {
 		}
 	}
 	replace := func(flag, addr, port string) string {
-		if cmd.Flags().Changed(flag) {
+		h, p, err := net.SplitHostPort(addr)
+		if cmd.Flags().Changed(flag) || err != nil { // none, or what cannot be listened at
 			return addr
 		}
-		h, p, _ := net.SplitHostPort(addr)
 		if host != "" {
 			h = strings.Trim(host, "[]")
 		}
@@ -322,7 +322,7 @@ func (c *serveCommand) announce(name string, httpL, grpcL net.Listener) error {
 	}
 	if c.file.Agents != nil {
 		for _, a := range c.agents {
-			if _, err := fmt.Fprintln(c.app.out, "  "+a.Name+" at "+url+"/agents/"+a.Name); err != nil {
+			if _, err := fmt.Fprintln(c.app.out, "  "+a.Name+" at "+url+"/agents/"+a.Name+a2a.CardPath); err != nil {
 				return err
 			}
 		}

@@ -70,6 +70,9 @@ func (c *serveCommand) prepare(ctx context.Context) (*serving, error) {
 		}
 		s.agents = append(s.agents, a)
 	}
+	if c.hints != "" && !slices.ContainsFunc(s.agents, func(a *hosted) bool { return a.ref.database != "" }) {
+		return nil, errors.Join(usage("--hints: only hosts that share a database (--store postgres://…) tell each other"), s.end())
+	}
 	return s, nil
 }
 

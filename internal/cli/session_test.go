@@ -496,6 +496,35 @@ func TestEnvelopeFields(t *testing.T) {
 	}
 }
 
+// Where the result cannot be written, neither can the error be there.
+func TestNowhereToWrite(t *testing.T) {
+	for _, args := range [][]string{{"config", "show", "-o", "json"}, {"config", "show", "-o", "text"}} {
+		r, w := io.Pipe()
+		_ = r.Close()
+		var stderr bytes.Buffer
+		if code := Main(args, strings.NewReader(""), w, &stderr); code != 1 || !strings.Contains(stderr.String(), "could not be written") {
+			t.Errorf("%v: %d, %q", args, code, stderr.String())
+		}
+	}
+}
+
+// A file may say that there is no gRPC: the environment does not make an address of it.
+func TestListenAddressesOfAFile(t *testing.T) {
+	for _, host := range []string{"", "0.0.0.0"} {
+		t.Setenv("HOST", host)
+		t.Setenv("PORT", "")
+		c := &serveCommand{app: new(app)}
+		cmd := c.command()
+		c.cfg.GRPCListen = parley.NoListen
+		if err := c.fromEnvironment(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if c.cfg.GRPCListen != parley.NoListen {
+			t.Errorf("HOST=%s: gRPC at %q", host, c.cfg.GRPCListen)
+		}
+	}
+}
+
 func TestListenAddresses(t *testing.T) {
 	for _, tt := range []struct {
 		host, port string

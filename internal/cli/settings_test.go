@@ -71,6 +71,14 @@ func shown(t *testing.T, name string, args ...string) string {
 	return "none"
 }
 
+// A password in the agent's address is refused where it is used, and not shown either.
+func TestShownWithoutPassword(t *testing.T) {
+	home(t)
+	if got := shown(t, "agent-card", "-a", "https://me:s3cret@agent.example/x"); strings.Contains(got, "s3cret") || !strings.Contains(got, "agent.example/x") {
+		t.Errorf("shown is %q", got)
+	}
+}
+
 // TestPrecedence: flag, environment, local file, the agent's global file, global file, built-in.
 func TestPrecedence(t *testing.T) {
 	home(t)

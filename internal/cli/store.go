@@ -45,6 +45,9 @@ func parseStore(text, agent string) (storeRef, error) {
 		}
 		path = filepath.Join(dir, agent+".db")
 	case scheme != "sqlite" || path == "":
+		if strings.Contains(text, "://") { // a misspelled scheme: what is behind it may be a password
+			text = scheme + "://…"
+		}
 		return storeRef{}, usage("--store %q: want sqlite:PATH, postgres://USER@HOST/DATABASE for several hosts, or memory: for tasks that end with the process", text)
 	}
 	path = strings.TrimPrefix(path, "//")
@@ -107,7 +110,7 @@ func (r storeRef) openDatabase(ctx context.Context, log *slog.Logger) (*database
 	d := new(database)
 	opts := postgres.Options{Log: log}
 	if r.hints != "" {
-		hints, err := natshints.Dial(r.hints)
+		hints, err := natshints.Dial(r.hints, log)
 		if err != nil {
 			return nil, usage("--hints: %s", err.Error())
 		}

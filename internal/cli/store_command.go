@@ -198,7 +198,7 @@ func (f *storeFile) databaseStats(ctx context.Context, s *database) error {
 			t.field("Oldest-Ended", out.OldestEnded.Format(time.RFC3339))
 		}
 		t.field("Webhooks", fmt.Sprintf("%d with something to deliver, %d given up", out.Waiting, out.Dead))
-		t.field("Nodes", fmt.Sprintf("%d alive", out.Nodes))
+		t.field("Nodes", fmt.Sprintf("%d alive (an agent counts twice on each host)", out.Nodes))
 	})
 }
 

@@ -26,7 +26,7 @@ func TestStoreURLs(t *testing.T) {
 			t.Errorf("%s is shown as %s (%v)", text, ref.url, err)
 		}
 	}
-	for _, text := range []string{"postgres://me:s3cret%zz@db/x", "postgres://me:s3cret@db:port/x"} {
+	for _, text := range []string{"postgres://me:s3cret%zz@db/x", "postgres://me:s3cret@db:port/x", "postgress://me:s3cret@db/x", "mysql://db/x?password=s3cret", "pg://me:s3cret%zz@db/x"} {
 		if _, err := parseStore(text, "agent"); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -93,7 +93,7 @@ func TestDatabase(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{0, []string{"store", "stats"}, []string{"Tasks: 1 (1 COMPLETED)", "Records: 1", "Nodes: 0 alive"}},
+		{0, []string{"store", "stats"}, []string{"Tasks: 1 (1 COMPLETED)", "Records: 1", "Nodes: 0 alive (an agent counts twice on each host)"}},
 		{0, []string{"store", "stats", "-o", "json"}, []string{`"tasks":{"TASK_STATE_COMPLETED":1}`, `"nodes":0`}},
 		{0, []string{"store", "check"}, []string{"Tasks: 1", "Findings: 0"}},
 		{2, []string{"store", "backup", "copy.db"}, []string{"pg_dump"}},

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,11 +20,23 @@ const subject = "parley.hints"
 type Hints struct{ conn *nats.Conn }
 
 // Dial connects to the servers that a URL names (nats://…, tls://…; several with commas). A server that is away is tried
-// again for as long as it takes: only what is wrong with the URL is an error, and it does not repeat the URL, which may
-// hold a password.
-func Dial(url string) (*Hints, error) {
+// again for as long as it takes, also one that refuses the password, and is in the log once: only what is wrong with the
+// URL is an error, and it does not repeat the URL, which may hold a password.
+func Dial(url string, log *slog.Logger) (*Hints, error) {
+	var away atomic.Bool
+	down := func(_ *nats.Conn, err error) {
+		if err != nil && away.CompareAndSwap(false, true) {
+			log.Warn("no hints go over NATS: this node and the others see each other's records up to a second later", "err", err)
+		}
+	}
+	up := func(*nats.Conn) {
+		if away.CompareAndSwap(true, false) {
+			log.Info("hints go over NATS again")
+		}
+	}
 	conn, err := nats.Connect(url, nats.Name("parley"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(time.Second), nats.Timeout(5*time.Second), nats.NoEcho())
+		nats.ReconnectWait(time.Second), nats.Timeout(5*time.Second), nats.NoEcho(), nats.IgnoreAuthErrorAbort(),
+		nats.DisconnectErrHandler(down), nats.ReconnectErrHandler(down), nats.ConnectHandler(up), nats.ReconnectHandler(up))
 	if err != nil {
 		return nil, errors.New("the NATS server cannot be used: see that the URL is as nats://USER:PASSWORD@HOST:4222")
 	}

@@ -2,7 +2,10 @@ package natshints
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +24,7 @@ func TestHints(t *testing.T) {
 		t.Fatal("the server does not start")
 	}
 	dial := func() *Hints {
-		h, err := Dial("nats://me:s3cret@" + s.Addr().String())
+		h, err := Dial("nats://me:s3cret@"+s.Addr().String(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,9 +65,70 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// TestRefused: a server that refuses the node is in the log once, without the password, and is tried until it takes it.
+func TestRefused(t *testing.T) {
+	serve := func(port int, password string) *server.Server {
+		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, Username: "me", Password: password})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(s.Shutdown)
+		if !s.ReadyForConnections(10 * time.Second) {
+			t.Fatal("the server does not start")
+		}
+		return s
+	}
+	s := serve(-1, "other")
+	addr := s.Addr().(*net.TCPAddr)
+	var log lines
+	h, err := Dial("nats://me:s3cret@"+addr.String(), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for late := time.After(15 * time.Second); !done(); {
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-late:
+				t.Fatalf("%s: not within 15 s; the log: %s", what, log.String())
+			}
+		}
+	}
+	wait("a warning", func() bool { return strings.Contains(log.String(), "level=WARN") })
+	<-time.After(3500 * time.Millisecond) // three tries more
+	s.Shutdown()
+	s.WaitForShutdown()
+	serve(addr.Port, "s3cret")
+	wait("a connection", func() bool { return h.conn.IsConnected() && strings.Contains(log.String(), "level=INFO") })
+	if text := log.String(); strings.Count(text, "level=WARN") != 1 || strings.Contains(text, "s3cret") {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// lines is a log that others may read meanwhile.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // TestURL keeps passwords out of errors.
 func TestURL(t *testing.T) {
-	_, err := Dial("nats://me:s3cret@%zz")
+	_, err := Dial("nats://me:s3cret@%zz", slog.New(slog.DiscardHandler))
 	if err == nil || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("Dial: %v", err)
 	}
