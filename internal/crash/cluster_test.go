@@ -313,57 +313,67 @@ func TestClusterFindsDeaf(t *testing.T) {
 func TestClusterFence(t *testing.T) {
 	clusterRounds(t)
 	t.Parallel()
-	const chunks = 2500
 	for _, fault := range []string{"", "unfenced"} {
 		t.Run("fault "+fault, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, 2, "-restartable", "-fault", fault)
-			cs := c.dial()
-			defer hangUp(cs)
-			a, other := c.nodes[0], c.nodes[1]
-			c.http.leaveOut(other.http, true)
-			b := newBook(nil, &report{acknowledged: map[string]int{}})
-			req := b.request(chunked(chunks)...)
-			req.Configuration.ReturnImmediately = true
-			task, err := result(cs[a2a.BindingJSONRPC].plain.SendMessage(as(t.Context(), "alice", 0), req))
-			if err != nil {
-				t.Fatal(err)
+			whole := fenced(t, fault)
+			for tries := 1; fault != "" && whole && tries < 3; tries++ {
+				t.Log("the two writers did not meet: again")
+				whole = fenced(t, fault)
 			}
-			grows := func(past int) bool {
-				return waitFor(t.Context(), time.Minute, func() bool { return c.number("SELECT coalesce(max(generation), 0) FROM tasks") > past })
-			}
-			if !grows(100) {
-				t.Fatal("the run does not begin")
-			}
-			if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			c.http.leaveOut(a.http, true)
-			c.http.leaveOut(other.http, false)
-			was := c.number("SELECT max(generation) FROM tasks")
-			if !grows(was + 50) {
-				t.Fatal("nobody runs it again")
-			}
-			if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			var end *a2a.Task
-			if !waitFor(t.Context(), time.Minute, func() bool {
-				end, err = cs[a2a.BindingJSONRPC].plain.GetTask(as(t.Context(), "alice", 0), &a2a.GetTaskRequest{ID: task.ID})
-				return err != nil || end.Status.State.Terminal()
-			}) || err != nil {
-				t.Fatalf("the task does not end: %v", err)
-			}
-			var words []string
-			for _, p := range end.Artifacts[0].Parts {
-				words = append(words, string(p.Content.(a2a.Text)))
-			}
-			whole := end.Status.State == completed && slices.Equal(words, numbers(chunks))
 			if whole != (fault == "") {
-				t.Errorf("the task is %v with %d chunks; whole: %v", end.Status.State, len(words), whole)
+				t.Errorf("the task is whole: %v", whole)
 			}
 		})
 	}
+}
+
+// fenced has a node sleep while another takes its run over, and wakes it: it reports whether the task came out whole.
+func fenced(t *testing.T, fault string) bool {
+	t.Helper()
+	const chunks = 2500
+	c := newCluster(t, 2, "-restartable", "-fault", fault)
+	cs := c.dial()
+	defer hangUp(cs)
+	a, other := c.nodes[0], c.nodes[1]
+	c.http.leaveOut(other.http, true)
+	b := newBook(nil, &report{acknowledged: map[string]int{}})
+	req := b.request(chunked(chunks)...)
+	req.Configuration.ReturnImmediately = true
+	task, err := result(cs[a2a.BindingJSONRPC].plain.SendMessage(as(t.Context(), "alice", 0), req))
+	if err != nil {
+		t.Fatal(err)
+	}
+	grows := func(past int) bool {
+		return waitFor(t.Context(), time.Minute, func() bool { return c.number("SELECT coalesce(max(generation), 0) FROM tasks") > past })
+	}
+	if !grows(100) {
+		t.Fatal("the run does not begin")
+	}
+	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	c.http.leaveOut(a.http, true)
+	c.http.leaveOut(other.http, false)
+	was := c.number("SELECT max(generation) FROM tasks")
+	if !grows(was + 50) {
+		t.Fatal("nobody runs it again")
+	}
+	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	var end *a2a.Task
+	if !waitFor(t.Context(), time.Minute, func() bool {
+		end, err = cs[a2a.BindingJSONRPC].plain.GetTask(as(t.Context(), "alice", 0), &a2a.GetTaskRequest{ID: task.ID})
+		return err != nil || end.Status.State.Terminal()
+	}) || err != nil {
+		t.Fatalf("the task does not end: %v", err)
+	}
+	var words []string
+	for _, p := range end.Artifacts[0].Parts {
+		words = append(words, string(p.Content.(a2a.Text)))
+	}
+	return end.Status.State == completed && slices.Equal(words, numbers(chunks))
 }
 
 // TestClusterFigures measures in one run: a file against the database, one node against three, and how long it takes from
