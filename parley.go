@@ -454,10 +454,11 @@ func (c *Config) serve(
 	}
 	gs := grpc.NewServer(options...)
 	register(gs)
-	servers := []*http.Server{c.httpServer(handler)}
+	hs := c.httpServer(handler)
+	servers := []*http.Server{hs}
 	failed := make(chan error, 2)
 	if httpL != nil {
-		go func() { failed <- serveHTTP(servers[0], httpL) }()
+		go func() { failed <- serveHTTP(hs, httpL) }()
 	}
 	switch {
 	case grpcL == nil:
