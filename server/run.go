@@ -85,8 +85,9 @@ func (s *Server) unregister(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	task := r.key.Task
-	s.runs[task] = slices.DeleteFunc(slices.Clone(s.runs[task]), func(other *run) bool { return other == r })
-	if len(s.runs[task]) == 0 {
+	if left := s.runs[task]; len(left) > 1 {
+		s.runs[task] = slices.DeleteFunc(slices.Clone(left), func(other *run) bool { return other == r })
+	} else if len(left) == 1 && left[0] == r {
 		delete(s.runs, task)
 	}
 	r.cancel(nil)

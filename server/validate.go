@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"mime"
 	"slices"
@@ -71,28 +70,35 @@ func (s *Server) checkSend(req *a2a.SendMessageRequest, card *a2a.AgentCard) err
 
 // checkNumbers refuses numbers that no double holds: recorded, they would make the task unreadable over gRPC.
 func checkNumbers(req *a2a.SendMessageRequest) error {
-	check := func(path string, raw []byte) error {
-		if jsonx.InDoubles(raw) {
-			return nil
-		}
-		return a2a.InvalidField(path, "has a number beyond the range of a double")
-	}
-	metadata := func(path string, of a2a.Struct) error {
-		for _, raw := range of {
-			if err := check(path, raw); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	for i, p := range req.Message.Parts {
-		path := fmt.Sprintf("message.parts[%d]", i)
 		data, _ := p.Content.(a2a.Data)
-		if err := cmp.Or(check(path+".data", data), metadata(path+".metadata", p.Metadata)); err != nil {
-			return err
+		switch {
+		case !jsonx.InDoubles(data):
+			return beyondDouble(fmt.Sprintf("message.parts[%d].data", i))
+		case !inDoubles(p.Metadata):
+			return beyondDouble(fmt.Sprintf("message.parts[%d].metadata", i))
 		}
 	}
-	return cmp.Or(metadata("message.metadata", req.Message.Metadata), metadata("metadata", req.Metadata))
+	switch {
+	case !inDoubles(req.Message.Metadata):
+		return beyondDouble("message.metadata")
+	case !inDoubles(req.Metadata):
+		return beyondDouble("metadata")
+	}
+	return nil
+}
+
+func inDoubles(of a2a.Struct) bool {
+	for _, raw := range of {
+		if !jsonx.InDoubles(raw) {
+			return false
+		}
+	}
+	return true
+}
+
+func beyondDouble(path string) error {
+	return a2a.InvalidField(path, "has a number beyond the range of a double")
 }
 
 func (s *Server) checkID(path, id string) error {
