@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -106,12 +107,19 @@ func (p *passing) over(req *http.Request, w *received, broken any) {
 // sent is a request's body that is copied as it is read.
 type sent struct {
 	io.ReadCloser
-	p *passing
+	p     *passing
+	ended bool
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. After the end it is the end, also when the server has closed the body because the answer
+// begins: a transport looks once more whether more comes, takes an error there for a broken request, and would close
+// the connection under the answer.
 func (s *sent) Read(b []byte) (int, error) {
+	if s.ended {
+		return 0, io.EOF
+	}
 	n, err := s.ReadCloser.Read(b)
+	s.ended = errors.Is(err, io.EOF)
 	s.p.copied(noteSent, b[:n])
 	return n, err
 }
@@ -149,8 +157,14 @@ func (w *received) Write(b []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *received) Flush() { _ = w.FlushError() } // whoever wants the error asks for it
 
-// FlushError is what http.ResponseController flushes by.
-func (w *received) FlushError() error { return http.NewResponseController(w.w).Flush() }
+// FlushError is what http.ResponseController flushes by. A gRPC answer whose status is in its header has nothing after it, and
+// has to end with that frame: flushed, it would end with an empty one, which clients take for a stream without a status.
+func (w *received) FlushError() error {
+	if w.head.Get("Grpc-Status") != "" {
+		return nil
+	}
+	return http.NewResponseController(w.w).Flush()
+}
 
 // Unwrap lets http.ResponseController set deadlines.
 func (w *received) Unwrap() http.ResponseWriter { return w.w }

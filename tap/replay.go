@@ -31,7 +31,8 @@ type Replay struct {
 	// depends on them; none: they are. At most ten.
 	Differences []string
 
-	leave context.CancelFunc
+	leave    context.CancelFunc
+	finished bool // it was compared
 }
 
 // ReplayOptions is how a recording is played again.
@@ -156,9 +157,10 @@ func (p *player) wait(ctx context.Context, c *Replay, ok func(*Exchange) bool) {
 
 // finish waits for the end of a call and compares it.
 func (p *player) finish(ctx context.Context, c *Replay) {
-	if c.Again == nil || c.Again.Done {
+	if c.Again == nil || c.finished { // one that was done at once is to be looked at, too
 		return
 	}
+	c.finished = true
 	if left(c.Recorded) {
 		p.wait(ctx, c, func(x *Exchange) bool { return x.Done || len(x.Frames) >= len(c.Recorded.Frames) })
 		c.leave()
