@@ -27,7 +27,7 @@ func TestReadAfterAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rec.Close() //nolint:errcheck // nothing is recorded
+	defer rec.Close()
 	s := &sent{ReadCloser: new(closing), p: &passing{rec: rec}}
 	if b, err := io.ReadAll(s); err != nil || string(b) != "all of it" {
 		t.Fatalf("%q, %v", b, err)
@@ -43,7 +43,7 @@ func TestStatusInHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rec.Close() //nolint:errcheck // nothing is recorded
+	defer rec.Close()
 	s := httptest.NewUnstartedServer(rec.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Status", "5")
