@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/examples/internal/exampletest"
 	"github.com/parley-a2a/parley/examples/internal/issuer"
 	"github.com/parley-a2a/parley/extension"
 	"github.com/parley-a2a/parley/internal/golden"
@@ -33,96 +30,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// host is a running command.
+// host is the running command.
 type host struct {
-	state     string
-	url, grpc string
-	args      []string
-
-	cmd    *exec.Cmd
-	mu     sync.Mutex
-	log    strings.Builder
-	ended  chan struct{} // closed when the log has
-	waited sync.Once
+	*exampletest.Host
+	state string
 }
 
-var served = regexp.MustCompile(`binding=(\S+) url=(\S+)`)
-
-// start runs the command at free ports until the test ends.
+// start runs the command until the test ends.
 func start(t *testing.T, args ...string) *host {
 	t.Helper()
-	h := &host{state: t.TempDir(), args: args}
-	h.run(t)
-	t.Cleanup(func() { h.stop(t) })
-	return h
-}
-
-func (h *host) run(t *testing.T) {
-	t.Helper()
-	args := append([]string{"-state", h.state, "-listen", "127.0.0.1:0", "-grpc-listen", "127.0.0.1:0", "-failures", "-1"}, h.args...)
-	h.cmd = exec.Command(os.Args[0], args...) // stop ends it, in good order
-	h.cmd.Env = append(os.Environ(), "STOCK_TEST_MAIN=1")
-	h.waited = sync.Once{}
-	out, err := h.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	urls := map[string]string{}
-	in := bufio.NewScanner(out)
-	for len(urls) < 3 && in.Scan() {
-		h.note(in.Text())
-		if m := served.FindStringSubmatch(in.Text()); m != nil {
-			urls[m[1]] = m[2]
-		}
-	}
-	if len(urls) < 3 {
-		_ = h.cmd.Wait()
-		t.Fatalf("the command did not start: %s", h.logged())
-	}
-	h.url, h.grpc = strings.TrimSuffix(urls[a2a.BindingJSONRPC], "/"), strings.TrimPrefix(urls[a2a.BindingGRPC], "https://")
-	h.ended = make(chan struct{})
-	go func() {
-		defer close(h.ended)
-		for in.Scan() {
-			h.note(in.Text())
-		}
-	}()
-}
-
-func (h *host) note(line string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.log.WriteString(line + "\n")
-}
-
-func (h *host) logged() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.log.String()
-}
-
-// stop ends the command as an operator does.
-func (h *host) stop(t *testing.T) {
-	t.Helper()
-	h.waited.Do(func() {
-		_ = h.cmd.Process.Signal(os.Interrupt)
-		<-h.ended
-		if err := h.cmd.Wait(); err != nil {
-			t.Errorf("after SIGINT: %v\n%s", err, h.logged())
-		}
-	})
-}
-
-// kill ends the command as a lost machine does.
-func (h *host) kill() {
-	h.waited.Do(func() {
-		_ = h.cmd.Process.Kill()
-		<-h.ended
-		_ = h.cmd.Wait()
-	})
+	state := t.TempDir()
+	all := append([]string{"-state", state, "-failures", "-1"}, args...)
+	return &host{exampletest.Start(t, os.Args[0], []string{"STOCK_TEST_MAIN=1"}, all...), state}
 }
 
 // each runs f on every binding, with one host for all.
@@ -136,7 +55,7 @@ func each(t *testing.T, f func(t *testing.T, h *host, conn golden.Conn)) {
 
 func (h *host) dial(t *testing.T, binding string) golden.Conn {
 	t.Helper()
-	conn, err := golden.Dial(binding, h.url, h.grpc)
+	conn, err := golden.Dial(binding, h.URL, h.GRPC)
 	if err != nil {
 		t.Fatal(err)
 	}

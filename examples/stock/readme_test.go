@@ -30,7 +30,7 @@ func TestReadme(t *testing.T) {
 		t.Errorf("readme_test.go has another program than README.md:\n%s", program)
 	}
 	h := start(t)
-	task := reserveAsInReadme(t.Context(), h.url, h.token(t, "acme"))
+	task := reserveAsInReadme(t.Context(), h.URL, h.token(t, "acme"))
 	wantData(t, task, `{"reservation":"`+task.ID+`","sku":"BRG-10422","warehouse":"SBY-01","quantity":20}`)
 }
 

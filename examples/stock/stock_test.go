@@ -234,12 +234,12 @@ func TestRestart(t *testing.T) {
 		conn := h.dial(t, b)
 		before := available(t, h, conn, "BRG-10422")
 		task := send(t, conn, acme, text("Reserve 5 of BRG-10422 in SBY-01"))
-		h.kill()
-		h.run(t)
+		h.Kill()
+		h.Run(t)
 		conn = h.dial(t, b)
 		wantState(t, send(t, conn, acme, approve(t, task)), a2a.TaskStateCompleted, "")
-		h.kill()
-		h.run(t)
+		h.Kill()
+		h.Run(t)
 		if n := available(t, h, h.dial(t, b), "BRG-10422"); n != before-5 {
 			t.Errorf("%s: %d are available, %d before 5 were reserved", b, n, before)
 		}
@@ -249,9 +249,9 @@ func TestRestart(t *testing.T) {
 // TestCards: everybody reads a signed card of what all partners may do, and each partner one of its own.
 func TestCards(t *testing.T) {
 	each(t, func(t *testing.T, h *host, conn golden.Conn) {
-		raw := get(t, http.DefaultClient, h.url+a2a.CardPath)
-		set := get(t, http.DefaultClient, h.url+parley.KeySetPath)
-		trust := agentcard.Policy{Origin: h.url, Enrolled: map[string]agentcard.Enrollment{h.url: {KeySet: set}}}
+		raw := get(t, http.DefaultClient, h.URL+a2a.CardPath)
+		set := get(t, http.DefaultClient, h.URL+parley.KeySetPath)
+		trust := agentcard.Policy{Origin: h.URL, Enrolled: map[string]agentcard.Enrollment{h.URL: {KeySet: set}}}
 		if r := agentcard.Verify(t.Context(), raw, trust); !r.Trusted() {
 			t.Errorf("the card's signature: %+v", r)
 		}

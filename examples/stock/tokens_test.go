@@ -111,7 +111,7 @@ func TestWrongTokens(t *testing.T) {
 			if !strings.HasPrefix(got, "ERROR") || !long && (!strings.Contains(got, "UnauthenticatedError") || !strings.Contains(got, "challenge Bearer")) {
 				t.Errorf("%s: %.300s", what, got)
 			}
-			if len(secret) > 3 && strings.Contains(got+h.logged(), secret) {
+			if len(secret) > 3 && strings.Contains(got+h.Log(), secret) {
 				t.Errorf("%s: the token is repeated", what)
 			}
 		}
@@ -135,7 +135,7 @@ func TestWrongTokens(t *testing.T) {
 			}
 		}
 		wantState(t, send(t, conn, bearer(good), text("BRG-10422")), a2a.TaskStateInputRequired, "")
-		if words := bearer(good); strings.Contains(h.logged(), strings.TrimPrefix(words.Get("Authorization"), "Bearer ")) {
+		if words := bearer(good); strings.Contains(h.Log(), strings.TrimPrefix(words.Get("Authorization"), "Bearer ")) {
 			t.Error("a good token is in the log")
 		}
 	})
@@ -275,14 +275,14 @@ func TestTLS(t *testing.T) {
 	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	defer hc.CloseIdleConnections()
 	creds, err := auth.NewCredentials(auth.Credential{
-		Origins: []string{h.url, "https://" + h.grpc}, Source: auth.Static(auth.NewSecret(h.token(t, "acme"))), Header: "Authorization",
+		Origins: []string{h.URL, "https://" + h.GRPC}, Source: auth.Static(auth.NewSecret(h.token(t, "acme"))), Header: "Authorization",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range golden.Bindings {
 		t.Run(b, func(t *testing.T) {
-			c, err := client.New(t.Context(), h.url, client.Options{
+			c, err := client.New(t.Context(), h.URL, client.Options{
 				HTTP: creds.HTTP(hc), GRPC: append(creds.GRPC(), grpc.WithTransportCredentials(credentials.NewTLS(config))),
 				Transports: []string{b},
 			})

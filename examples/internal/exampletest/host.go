@@ -54,7 +54,7 @@ func (h *Host) Run(t *testing.T) {
 	t.Helper()
 	httpAt, grpcAt := "127.0.0.1:0", "127.0.0.1:0"
 	if h.URL != "" {
-		httpAt, grpcAt = strings.TrimPrefix(h.URL, "http://"), h.GRPC
+		httpAt, grpcAt = h.URL[strings.LastIndexByte(h.URL, '/')+1:], h.GRPC
 	}
 	h.cmd = exec.Command(h.bin, append([]string{"-listen", httpAt, "-grpc-listen", grpcAt}, h.args...)...) //nolint:gosec,noctx // Stop ends it, in good order
 	h.cmd.Env = append(os.Environ(), h.env...)
