@@ -22,6 +22,7 @@ import (
 	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/client"
 	"github.com/parley-a2a/parley/extension"
+	"github.com/parley-a2a/parley/internal/loopback"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -37,12 +38,11 @@ type machine struct {
 
 func newMachine(t *testing.T, a agent.Agent) *machine {
 	t.Helper()
-	hl, gl := listen(), listen()
 	m := &machine{agent: a, cfg: parley.Config{
 		Name: "test", Store: taskstore.NewMemory(taskstore.MemoryOptions{}), Log: slog.New(slog.DiscardHandler),
-		Listen: hl.Addr().String(), GRPCListen: gl.Addr().String(),
+		Listen: loopback.Address(t), GRPCListen: loopback.Address(t),
 	}}
-	m.card = m.start(hl, gl).Card()
+	m.card = m.start(m.listeners()).Card()
 	t.Cleanup(m.stop)
 	return m
 }
@@ -83,7 +83,7 @@ func (m *machine) stop() {
 	m.end()
 }
 
-// listeners opens the machine's ports again.
+// listeners opens the machine's ports.
 func (m *machine) listeners() (hl, gl net.Listener) {
 	open := func(addr string) net.Listener {
 		l, err := net.Listen("tcp", addr)
@@ -108,8 +108,7 @@ func (m *machine) restart(tries tries) {
 		})), func() {})
 	tries.wait(3)
 	m.stop()
-	hl, gl = m.listeners()
-	m.start(hl, gl)
+	m.start(m.listeners())
 }
 
 // tries hears of the tries of a client, from its log.

@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/loopback"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -193,12 +194,7 @@ func TestManyFailedReceivers(t *testing.T) {
 // order.
 func TestDownAcrossRestart(t *testing.T) {
 	s := memory()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close() // nobody listens there for now
+	addr := loopback.Address(t) // nobody listens there for now
 	p := newPush(t, s, Options{})
 	key := keyOf("t1")
 	h := prepared(t, p, key, a2a.TaskPushNotificationConfig{URL: "http://" + addr})
@@ -211,9 +207,9 @@ func TestDownAcrossRestart(t *testing.T) {
 	crash(p)
 	want = append(want, bodies(write(t, s, key, chunk("t1", 2), status("t1", a2a.TaskStateCompleted)))...)
 
-	l, err = net.Listen("tcp", addr)
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		t.Skip("the port was taken meanwhile:", err)
+		t.Fatal(err)
 	}
 	r := &recorder{got: make(chan request, 100)}
 	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}

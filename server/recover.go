@@ -239,19 +239,4 @@ func (s *Server) cutTurn(ctx context.Context, key taskstore.Key) (*agent.Request
 
 // interrupt ends a run because the process ends. Where the agent is restartable the task stays as it is, for the
 // process that comes next.
-func (r *run) interrupt() {
-	if !r.s.restartable() || context.Cause(r.ctx) != nil {
-		r.overrule(&overruled{ErrShutdown, interrupted})
-		return
-	}
-	r.cancel(ErrShutdown)
-	r.writing <- struct{}{}
-	_ = r.flush()
-	<-r.writing
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ended && r.epoch != 0 {
-		r.ended = true
-		close(r.done)
-	}
-}
+func (r *run) interrupt() { r.overrule(&overruled{ErrShutdown, interrupted}) }

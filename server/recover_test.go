@@ -113,27 +113,35 @@ func TestEndlessCrash(t *testing.T) {
 	})
 }
 
-// TestShutdownLeavesRestartable: an orderly stop of a restartable agent's host leaves the turn to the next process.
+// TestShutdownLeavesRestartable: an orderly stop of a restartable agent's host leaves the turns to the next process, also of
+// runs that return at once when their context ends.
 func TestShutdownLeavesRestartable(t *testing.T) {
+	const many = 20
 	synctest.Test(t, func(t *testing.T) {
 		a := &again{works: func(_ *agent.Request, u *agent.Updater, run int32, ctx context.Context) error {
 			if err := u.Begin("x").WriteText("a"); err != nil {
 				return err
 			}
-			if run == 1 {
+			if run <= many {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
 		}}
 		h := newHost(t, a)
-		task := h.send(t.Context(), immediately(text("x")))
+		var tasks [many]*a2a.Task
+		for i := range tasks {
+			tasks[i] = h.send(t.Context(), immediately(text("x")))
+		}
+		pass(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		h.Shutdown(ctx)
 		next := h.after(a)
 		pass(time.Second)
-		state(t, next.get(task.ID), a2a.TaskStateCompleted)
+		for _, task := range tasks {
+			state(t, next.get(task.ID), a2a.TaskStateCompleted)
+		}
 	})
 }
 

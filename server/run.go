@@ -247,15 +247,16 @@ func (r *run) finish(err error) {
 		r.mu.Unlock()
 		return
 	}
-	end := r.end(err)
+	end, left := r.end(err)
 	r.ended = true
 	r.mu.Unlock()
-	r.settle(end)
+	r.settle(end, left)
 	close(r.done)
 }
 
-// end is the last record of the run: what ended its context decides, then what Handle returned.
-func (r *run) end(err error) taskstore.Record {
+// end is the last record of the run: what ended its context decides, then what Handle returned. It is left to the next
+// process where this one ends before a restartable agent.
+func (r *run) end(err error) (rec taskstore.Record, left bool) {
 	if err == nil {
 		err = r.failure
 	}
@@ -263,15 +264,15 @@ func (r *run) end(err error) taskstore.Record {
 	var over *overruled
 	switch {
 	case errors.Is(cause, agent.ErrCanceled), errors.Is(err, agent.ErrCanceled): // or canceled at the agent's own end
-		return r.status(a2a.TaskStateCanceled, nil, false)
+		return r.status(a2a.TaskStateCanceled, nil, false), false
 	case err != nil && errors.As(cause, &over):
-		return r.failed(over.says)
+		return r.failed(over.says), over.why == ErrShutdown && r.s.restartable() //nolint:errorlint // no other is so
 	case err != nil:
-		return r.failed(r.public(err))
+		return r.failed(r.public(err)), false
 	case r.parked != nil:
-		return *r.parked
+		return *r.parked, false
 	}
-	return r.status(a2a.TaskStateCompleted, nil, false)
+	return r.status(a2a.TaskStateCompleted, nil, false), false
 }
 
 // overruled is the cause of the context of a run that the host ends, and what the task then says.
@@ -307,18 +308,20 @@ func (r *run) failed(text string) taskstore.Record {
 	return r.status(a2a.TaskStateFailed, []*a2a.Part{a2a.TextPart(text)}, true)
 }
 
-// settle records the last word of the run, with the release of the task and what was said before. Where a cancel
-// came first that is CANCELED, whatever the run wanted to say. A store that fails is tried again for as long as the
-// server lives; those who follow the task here are told at once.
-func (r *run) settle(rec taskstore.Record) {
+// settle records the last word of the run, with the release of the task and what was said before; of a run that is left
+// to the next process, only that. Where a cancel came first the last word is CANCELED, whatever the run wanted to say. A
+// store that fails is tried again for as long as the server lives; those who follow the task here are told at once.
+func (r *run) settle(end taskstore.Record, left bool) {
 	defer r.s.follow.Break(r.key.Task, nil)
-	records := r.lastWords(rec)
+	records := r.lastWords(end, left)
 	for p := first; len(records) > 0; p = p.wait(r.s.ctx) {
 		_, err := r.s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
-			Key: r.key, Epoch: r.epoch, Release: true, Records: records,
+			Key: r.key, Epoch: r.epoch, Release: !left, Records: records,
 		})
 		switch {
 		case err == nil:
+			return
+		case errors.Is(err, taskstore.ErrLatched) && left: // the next process finds the cancel
 			return
 		case errors.Is(err, taskstore.ErrLatched):
 			records[len(records)-1] = r.status(a2a.TaskStateCanceled, nil, false)
@@ -337,20 +340,23 @@ func (r *run) settle(rec taskstore.Record) {
 
 // lastWords returns what is left to be recorded of a run that has ended, none if the agent recorded an end at the
 // same moment. Where the store has refused something that the agent said, the task must not end as if it had not.
-func (r *run) lastWords(rec taskstore.Record) []taskstore.Record {
+func (r *run) lastWords(end taskstore.Record, left bool) []taskstore.Record {
 	r.writing <- struct{}{} // what is being committed is then in the log, or has failed
 	defer func() { <-r.writing }()
 	if r.recorded {
 		return nil
 	}
 	said := r.takeSaid()
+	if left {
+		return said
+	}
 	r.mu.Lock()
 	failure := r.failure
 	r.mu.Unlock()
 	if failure != nil && !errors.Is(context.Cause(r.ctx), agent.ErrCanceled) {
-		rec = r.failed(r.public(failure))
+		end = r.failed(r.public(failure))
 	}
-	return append(said, rec)
+	return append(said, end)
 }
 
 // broke tells those who follow the task on this node that its log cannot be written.

@@ -270,7 +270,8 @@ func TestTokenFlag(t *testing.T) {
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, pool := newCertificate(t, dir)
-	h := start(t, "-tls-cert", cert, "-tls-key", filepath.Join(dir, "key.pem"))
+	h := start(t, "-listen", "127.0.0.1:0", "-grpc-listen", "127.0.0.1:0", // which the certificate is for
+		"-tls-cert", cert, "-tls-key", filepath.Join(dir, "key.pem"))
 	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
 	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	defer hc.CloseIdleConnections()

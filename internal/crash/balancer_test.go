@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parley-a2a/parley/internal/loopback"
 )
 
 // balancer gives each call to some host, whatever the one before went to. It knows nothing but who is to be left out, and
@@ -34,7 +36,7 @@ func newBalancer(t *testing.T, grpc bool, targets ...string) *balancer {
 	protocols.SetHTTP1(!grpc)
 	protocols.SetUnencryptedHTTP2(grpc)
 	b := &balancer{
-		addr: freeAddress(t), targets: targets, out: map[string]bool{},
+		addr: loopback.Address(t), targets: targets, out: map[string]bool{},
 		through: &http.Transport{Protocols: &protocols, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext},
 	}
 	l, err := net.Listen("tcp", b.addr)

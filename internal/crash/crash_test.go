@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/client"
 	"github.com/parley-a2a/parley/extension"
+	"github.com/parley-a2a/parley/internal/loopback"
 	"github.com/parley-a2a/parley/taskstore/sqlite"
 )
 
@@ -93,33 +93,13 @@ func newHost(t *testing.T, more ...string) *host {
 }
 
 func newHostOn(t *testing.T, store string, more ...string) *host {
-	h := &host{t: t, http: freeAddress(t), grpc: freeAddress(t), store: store, more: more}
+	h := &host{t: t, http: loopback.Address(t), grpc: loopback.Address(t), store: store, more: more}
 	t.Cleanup(func() {
 		if h.cmd != nil {
 			h.kill()
 		}
 	})
 	return h
-}
-
-var addresses sync.Map
-
-// freeAddress returns an address that stays free while nobody listens there: systems take the ports of outgoing
-// connections from higher ones.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(5000)))
-		if _, taken := addresses.LoadOrStore(addr, true); taken { // by another test of this process
-			continue
-		}
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // start starts the host and returns when it can be called.

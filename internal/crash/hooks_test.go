@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/extension"
+	"github.com/parley-a2a/parley/internal/loopback"
 	"github.com/parley-a2a/parley/push"
 )
 
@@ -72,7 +73,7 @@ type receiver struct {
 func newReceiver(t *testing.T, addr string) *receiver {
 	t.Helper()
 	if addr == "" {
-		addr = freeAddress(t)
+		addr = loopback.Address(t)
 	}
 	r := &receiver{addr: addr, hooks: map[string]*hook{}}
 	r.open(t)

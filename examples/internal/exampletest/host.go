@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/loopback"
 )
 
 // Build builds the command in a folder of the module and returns its path.
@@ -52,9 +53,9 @@ func Start(t *testing.T, bin string, env []string, args ...string) *Host {
 // Run starts the command again after Stop or Kill, where it was.
 func (h *Host) Run(t *testing.T) {
 	t.Helper()
-	httpAt, grpcAt := "127.0.0.1:0", "127.0.0.1:0"
-	if h.URL != "" {
-		httpAt, grpcAt = h.URL[strings.LastIndexByte(h.URL, '/')+1:], h.GRPC
+	httpAt, grpcAt := h.URL[strings.LastIndexByte(h.URL, '/')+1:], h.GRPC
+	if h.URL == "" {
+		httpAt, grpcAt = loopback.Address(t), loopback.Address(t)
 	}
 	h.cmd = exec.Command(h.bin, append([]string{"-listen", httpAt, "-grpc-listen", grpcAt}, h.args...)...) //nolint:gosec,noctx // Stop ends it, in good order
 	h.cmd.Env = append(os.Environ(), h.env...)
