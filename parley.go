@@ -305,7 +305,8 @@ func (f *front) routes(ready http.HandlerFunc) error {
 	mux.Handle("/{$}", rpc)
 	mux.Handle("/a2a/jsonrpc", rpc)
 	mux.Handle("/a2a/jsonrpc/{$}", rpc)
-	mux.Handle("/a2a/rest/", http.StripPrefix("/a2a/rest", rest.NewHandler(f.svc, opts)))
+	opts.Prefix = "/a2a/rest"
+	mux.Handle(opts.Prefix+"/", rest.NewHandler(f.svc, opts))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", ready)
 	if err := f.serveKeys(mux); err != nil {

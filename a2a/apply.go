@@ -3,6 +3,8 @@ package a2a
 import (
 	"maps"
 	"slices"
+
+	"github.com/parley-a2a/parley/internal/single"
 )
 
 // Apply folds an event into the task, as a client that follows a stream does (specification 4.2): a Task
@@ -13,7 +15,7 @@ import (
 func (t *Task) Apply(ev Event) {
 	switch ev := ev.(type) {
 	case *Task:
-		*t = *ev.Snapshot()
+		ev.copyTo(t)
 	case *TaskStatusUpdateEvent:
 		t.Status = ev.Status
 	case *TaskArtifactUpdateEvent:
@@ -28,6 +30,9 @@ func (t *Task) applyArtifact(ev *TaskArtifactUpdateEvent) {
 		i--
 	}
 	switch {
+	case t.Artifacts == nil:
+		t.Artifacts = single.Of(*ev.Artifact)
+		t.Artifacts[0].Parts = slices.Clip(ev.Artifact.Parts)
 	case i < 0:
 		t.Artifacts = append(t.Artifacts, ev.Artifact.snapshot())
 	case !ev.Append:
@@ -64,7 +69,13 @@ func (a *Artifact) extend(chunk *Artifact) {
 // Snapshot returns a copy of the task that no later Apply to t disturbs, nor the other way round. What
 // Apply never changes, messages and parts, is shared.
 func (t *Task) Snapshot() *Task {
-	out := *t
+	out := new(Task)
+	t.copyTo(out)
+	return out
+}
+
+func (t *Task) copyTo(out *Task) {
+	*out = *t
 	out.History = slices.Clip(t.History)
 	if t.Artifacts != nil {
 		out.Artifacts = make([]*Artifact, len(t.Artifacts))
@@ -75,7 +86,6 @@ func (t *Task) Snapshot() *Task {
 			out.Artifacts[i] = &headers[i]
 		}
 	}
-	return &out
 }
 
 func (a *Artifact) snapshot() *Artifact {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-a2a/parley/internal/jsonx"
+	"github.com/parley-a2a/parley/internal/single"
 )
 
 // Every message has three methods. AppendJSON appends its JSON to a buffer, MarshalJSON returns it for
@@ -64,12 +65,18 @@ func decodeNew[T any, P message[T]](r *jsonx.Reader) P {
 	return m
 }
 
-func decodeList[T any, P message[T]](r *jsonx.Reader) []P {
-	var out []P
+func decodeList[T any, P message[T]](r *jsonx.Reader) []*T {
+	var out []*T
 	for range r.Elems() {
 		if r.Kind() == 'n' { // a nil among the elements would be a trap for whoever ranges over them
 			r.Fail("must be an object, not null")
 			break
+		}
+		if out == nil {
+			var zero T
+			out = single.Of(zero)
+			P(out[0]).decode(r)
+			continue
 		}
 		out = append(out, decodeNew[T, P](r))
 	}

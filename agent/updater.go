@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/internal/jsonx"
+	"github.com/parley-a2a/parley/internal/single"
 )
 
 // Errors that an Updater tells an agent's author.
@@ -43,7 +44,13 @@ type Updater struct {
 	sink Sink
 
 	mu        sync.Mutex
-	artifacts map[string]bool // known to this run; true: sealed
+	artifact1 artifactState            // the first that this run knows: most have one, and need no map
+	artifacts map[string]artifactState // the others
+}
+
+type artifactState struct {
+	id     string
+	sealed bool
 }
 
 // Sink takes an Updater's updates: a host's run, or a recorder in an agent's own tests.
@@ -155,7 +162,7 @@ func (u *Updater) Artifact(a a2a.Artifact) error {
 		a.ArtifactID = uuid.NewString()
 	}
 	u.note(a.ArtifactID, true)
-	return u.artifact(a, false, true)
+	return u.artifact(&a, false, true)
 }
 
 // Begin begins an artifact that comes in chunks. Nothing is recorded before the first chunk.
@@ -178,7 +185,7 @@ func (u *Updater) Open(artifactID string) *ArtifactWriter {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w := &ArtifactWriter{u: u, id: artifactID}
-	if _, ok := u.artifacts[artifactID]; !ok {
+	if u.known(artifactID).id == "" {
 		if !u.sink.HasArtifact(artifactID) {
 			w.err = ErrUnknownArtifact
 			return w
@@ -195,19 +202,33 @@ func (u *Updater) note(id string, sealed bool) {
 }
 
 func (u *Updater) set(id string, sealed bool) {
-	if u.artifacts == nil {
-		u.artifacts = make(map[string]bool, 1)
+	a := artifactState{id, sealed}
+	switch {
+	case u.artifact1.id == "" || u.artifact1.id == id:
+		u.artifact1 = a
+		return
+	case u.artifacts == nil:
+		u.artifacts = map[string]artifactState{}
 	}
-	u.artifacts[id] = sealed
+	u.artifacts[id] = a
+}
+
+// known returns what this run knows of an artifact, without an id if nothing.
+func (u *Updater) known(id string) artifactState {
+	if u.artifact1.id == id {
+		return u.artifact1
+	}
+	return u.artifacts[id]
 }
 
 func (u *Updater) sealed(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.artifacts[id]
+	return u.known(id).sealed
 }
 
-func (u *Updater) artifact(a a2a.Artifact, add, last bool) error {
+// artifact records an artifact update; a is then the log's.
+func (u *Updater) artifact(a *a2a.Artifact, add, last bool) error {
 	parts, err := keepParts(a.Parts)
 	if err != nil {
 		return err
@@ -215,13 +236,14 @@ func (u *Updater) artifact(a a2a.Artifact, add, last bool) error {
 	if len(parts) == 0 {
 		return errors.New("agent: an artifact has at least one part")
 	}
-	a.Parts = parts
-	a.Name, a.Description = valid(a.Name), valid(a.Description)
-	if a.Metadata, err = keepStruct(a.Metadata); err != nil {
+	metadata, err := keepStruct(a.Metadata)
+	if err != nil {
 		return err
 	}
+	a.Parts, a.Metadata = parts, metadata
+	a.Name, a.Description = valid(a.Name), valid(a.Description)
 	a.Extensions = slices.Clone(a.Extensions)
-	return u.sink.Artifact(&a2a.TaskArtifactUpdateEvent{Artifact: &a, Append: add, LastChunk: last})
+	return u.sink.Artifact(&a2a.TaskArtifactUpdateEvent{Artifact: a, Append: add, LastChunk: last})
 }
 
 // ArtifactWriter writes an artifact chunk by chunk.
@@ -259,13 +281,14 @@ func (w *ArtifactWriter) write(parts []*a2a.Part, last bool) error {
 	if w.u.sealed(w.id) {
 		return ErrSealed
 	}
-	a := a2a.Artifact{ArtifactID: w.id, Parts: parts}
-	add := true
-	if w.first != nil {
-		a, add = *w.first, false
-		a.Parts = append(slices.Clip(a.Parts), parts...)
+	a, add := w.first, w.first == nil
+	if add {
+		a = &a2a.Artifact{ArtifactID: w.id}
 	}
+	before := a.Parts
+	a.Parts = append(slices.Clip(before), parts...)
 	if err := w.u.artifact(a, add, last); err != nil {
+		a.Parts = before
 		return err
 	}
 	w.first = nil
@@ -280,14 +303,18 @@ func keepParts(parts []*a2a.Part) ([]*a2a.Part, error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	out := make([]*a2a.Part, len(parts))
-	block := make([]a2a.Part, len(parts))
+	var out []*a2a.Part
 	for i, p := range parts {
 		if p == nil || p.Content == nil {
 			return nil, errors.New("agent: a part has no content")
 		}
-		q := &block[i]
-		*q = *p
+		if i == 0 {
+			out = single.Of(*p)
+		} else {
+			c := *p
+			out = append(out, &c)
+		}
+		q := out[i]
 		switch c := p.Content.(type) {
 		case a2a.Text:
 			if !utf8.ValidString(string(c)) {
@@ -311,7 +338,6 @@ func keepParts(parts []*a2a.Part) ([]*a2a.Part, error) {
 		if q.Metadata, err = keepStruct(q.Metadata); err != nil {
 			return nil, err
 		}
-		out[i] = q
 	}
 	return out, nil
 }

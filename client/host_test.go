@@ -55,7 +55,7 @@ func serve(svc a2a.Service, card *a2a.AgentCard) *host {
 	mux := http.NewServeMux()
 	mux.HandleFunc(a2a.CardPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(card.AppendJSON(nil)) })
 	mux.Handle("/rpc", jsonrpc.NewHandler(svc, jsonrpc.Options{Authenticate: auth, Log: quiet}))
-	mux.Handle("/rest/", http.StripPrefix("/rest", rest.NewHandler(svc, rest.Options{Authenticate: auth, Log: quiet})))
+	mux.Handle("/rest/", rest.NewHandler(svc, rest.Options{Prefix: "/rest", Authenticate: auth, Log: quiet}))
 	hs := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	gs := grpc.NewServer(grpcbinding.ServerOptions()...)
 	grpcbinding.NewHandler(svc, grpcbinding.HandlerOptions{Authenticate: auth, Log: quiet}).Register(gs)

@@ -47,8 +47,9 @@ func (c *Console) agent(next func(http.ResponseWriter, *http.Request, *Agent)) h
 
 // serveProtocol serves the agent's operations, for the session's caller.
 func (c *Console) serveProtocol(w http.ResponseWriter, r *http.Request, a *Agent) {
-	handler := rest.NewHandler(a.Service, rest.Options{Authenticate: a.authenticate, Log: c.opts.Log, MaxBody: maxMessage})
-	http.StripPrefix(Path+"api/agents/"+a.Name+"/a2a", handler).ServeHTTP(w, r)
+	rest.NewHandler(a.Service, rest.Options{
+		Prefix: Path + "api/agents/" + a.Name + "/a2a", Authenticate: a.authenticate, Log: c.opts.Log, MaxBody: maxMessage,
+	}).ServeHTTP(w, r)
 }
 
 // maxMessage is the size in bytes of a message from the page: files go as base64. The agent has a limit of its own.

@@ -60,7 +60,7 @@ const (
 
 func (s *Server) newRun(key taskstore.Key, contextID string, known bool, req *agent.Request) *run {
 	r := &run{s: s, key: key, contextID: contextID, known: known, req: req, done: make(chan struct{}), writing: make(chan struct{}, 1)}
-	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
+	r.ctx, r.cancel = context.WithCancelCause(context.Background()) // halt ends it: a child of s.ctx would cost a lock and a map
 	return r
 }
 
@@ -102,12 +102,16 @@ func (s *Server) running(task string) []*run {
 
 // begun is the turn of a new task, from what was recorded.
 func (r *run) begun(rec taskstore.Receipt) *turn {
-	var st taskstore.State
-	for _, x := range rec.Records {
-		st.Apply(x)
+	var t struct {
+		turn
+		state taskstore.State
 	}
-	r.req.Task = &st.Task
-	return &turn{key: r.key, first: rec.Records[0].Entry, last: rec.Generation, task: &st.Task}
+	for _, x := range rec.Records {
+		t.state.Apply(x)
+	}
+	r.req.Task = &t.state.Task
+	t.turn = turn{key: r.key, first: rec.Records[0].Entry, last: rec.Generation, task: r.req.Task}
+	return &t.turn
 }
 
 // start runs a claimed task. A Handle that does not return keeps its place.
@@ -163,7 +167,7 @@ func (s *Server) claim(r *run) bool {
 		if !s.claims(r) {
 			continue
 		}
-		rec, err := s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
+		rec, err := s.store.Commit(context.Background(), taskstore.Change{
 			Key: r.key, Claim: r.node, IfStatus: 1,
 			Records: []taskstore.Record{r.status(a2a.TaskStateWorking, nil, false)},
 		})
@@ -315,7 +319,7 @@ func (r *run) settle(end taskstore.Record, left bool) {
 	defer r.s.follow.Break(r.key.Task, nil)
 	records := r.lastWords(end, left)
 	for p := first; len(records) > 0; p = p.wait(r.s.ctx) {
-		_, err := r.s.store.Commit(context.WithoutCancel(r.ctx), taskstore.Change{
+		_, err := r.s.store.Commit(context.Background(), taskstore.Change{
 			Key: r.key, Epoch: r.epoch, Release: !left, Records: records,
 		})
 		switch {
@@ -408,6 +412,9 @@ func (r *run) say(rec taskstore.Record, n int64) error {
 		return err
 	}
 	r.alive()
+	if r.said.records == nil {
+		r.said.records = make([]taskstore.Record, 0, 2) // often a whole artifact, and the end
+	}
 	r.said.records = append(r.said.records, rec)
 	r.said.bytes += n
 	if !r.said.flushing {
@@ -480,7 +487,7 @@ func (r *run) refused() error {
 func (r *run) commit(ch taskstore.Change) (taskstore.Receipt, error) {
 	r.alive()
 	ch.Key, ch.Epoch = r.key, r.epoch
-	rec, err := r.s.store.Commit(context.WithoutCancel(r.ctx), ch)
+	rec, err := r.s.store.Commit(context.Background(), ch)
 	switch {
 	case err == nil:
 		r.recorded = ch.Release

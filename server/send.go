@@ -10,6 +10,7 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/extension"
+	"github.com/parley-a2a/parley/internal/single"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -178,12 +179,13 @@ func (s *Server) take(ctx context.Context, c *call, req *a2a.SendMessageRequest)
 
 // create makes a task, unless the agent answers directly or refuses.
 func (s *Server) create(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*turn, error) {
-	m := *req.Message
+	history := single.Of(*req.Message)
+	m := history[0]
 	known := m.ContextID != ""
 	if !known {
 		m.ContextID = newID()
 	}
-	ar, err := s.request(ctx, c, req, &m)
+	ar, err := s.request(ctx, c, req, m)
 	if err != nil {
 		return nil, err
 	}
@@ -203,10 +205,10 @@ func (s *Server) create(ctx context.Context, c *call, req *a2a.SendMessageReques
 	ar.Log = s.taskLog(m.TaskID, m.ContextID)
 	r := s.newRun(c.key(m.TaskID), m.ContextID, known, ar)
 	task := &a2a.Task{
-		ID: m.TaskID, ContextID: m.ContextID, History: []*a2a.Message{&m},
+		ID: m.TaskID, ContextID: m.ContextID, History: history,
 		Status: a2a.TaskStatus{State: a2a.TaskStateSubmitted, Timestamp: now()},
 	}
-	ch := taskstore.Change{Key: r.key, Create: true, Sent: c.sent, Records: make([]taskstore.Record, 1, 2)}
+	ch := taskstore.Change{Key: r.key, Create: true, Sent: c.sent, Records: make([]taskstore.Record, 1, 4)} // of a short task, the whole log
 	ch.Records[0] = taskstore.Record{Entry: a2a.Entry{Event: task}}
 	if ch.Webhook, err = s.inlineWebhook(ctx, r.key, req); err != nil {
 		return nil, err

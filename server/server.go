@@ -163,7 +163,7 @@ func New(cfg Config) (*Server, error) {
 		err = s.recover(ctx)
 	}
 	if err != nil {
-		stop(err)
+		s.halt(err)
 		s.follow.Close(err)
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 			r.interrupt()
 		}
 	}
-	s.stop(ErrShutdown)
+	s.halt(ErrShutdown)
 	s.follow.Close(shuttingDown())
 	<-s.swept
 	<-s.attended
@@ -206,6 +206,18 @@ func (s *Server) Shutdown(ctx context.Context) {
 			s.log.Warn("this node could not leave in order: others wait until its time is over", "err", err)
 		}
 	}
+}
+
+// halt ends the context of the server and those of the runs, also of the ones whose end is recorded already.
+func (s *Server) halt(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, runs := range s.runs {
+		for _, r := range runs {
+			r.cancel(cause)
+		}
+	}
+	s.stop(cause)
 }
 
 // Lost reports whether this process has lost a store that several share, and has not joined it anew: what is asked for then

@@ -167,9 +167,8 @@ func partType(p *a2a.Part) string {
 // image/* or */*, or, in older cards, the word text.
 func takes(modes []string, mediaType string) bool {
 	for _, mode := range modes {
-		if t, _, err := mime.ParseMediaType(mode); err == nil {
-			mode = t
-		}
+		mode, _, _ = strings.Cut(mode, ";") // a mode's parameters exclude nothing
+		mode = strings.TrimSpace(mode)
 		major, ok := strings.CutSuffix(mode, "/*")
 		switch {
 		case mode == "*/*", mode == "*", strings.EqualFold(mode, mediaType):

@@ -18,14 +18,15 @@ type Follower struct {
 	stop  func()
 
 	mu      sync.Mutex
-	readers map[string][]*reader // by task id
-	broken  map[string]error     // by task id
+	readers map[string]*reader // by task id: the first of those that follow it
+	broken  map[string]error   // by task id
 	timer   *time.Timer
 	closed  error // set: every reader ends with it
 }
 
 type reader struct {
 	key  Key
+	next *reader       // of the same task; for Follower
 	wake chan struct{} // holds one hint
 
 	mu   sync.Mutex
@@ -35,7 +36,7 @@ type reader struct {
 
 // NewFollower returns a follower of the store's logs that looks for lost hints every so often.
 func NewFollower(s Store, every time.Duration) *Follower {
-	f := &Follower{store: s, every: every, readers: map[string][]*reader{}}
+	f := &Follower{store: s, every: every, readers: map[string]*reader{}}
 	f.stop = s.Notify(f.hint)
 	return f
 }
@@ -49,8 +50,8 @@ func (f *Follower) Close(err error) {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	for _, rs := range f.readers {
-		for _, r := range rs {
+	for task := range f.readers {
+		for r := range f.of(task) {
 			r.end(err)
 		}
 	}
@@ -69,7 +70,7 @@ func (f *Follower) Break(task string, err error) {
 		f.broken = map[string]error{}
 	}
 	f.broken[task] = err
-	for _, r := range f.readers[task] {
+	for r := range f.of(task) {
 		r.end(err)
 	}
 }
@@ -77,8 +78,16 @@ func (f *Follower) Break(task string, err error) {
 func (f *Follower) hint(task string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, r := range f.readers[task] {
+	for r := range f.of(task) {
 		r.nudge()
+	}
+}
+
+// of yields the readers of a task. The caller holds f.mu.
+func (f *Follower) of(task string) iter.Seq[*reader] {
+	return func(yield func(*reader) bool) {
+		for r := f.readers[task]; r != nil && yield(r); r = r.next {
+		}
 	}
 }
 
@@ -107,7 +116,8 @@ func (f *Follower) add(key Key, after int64) *reader {
 		return r
 	}
 	r.err = f.broken[key.Task]
-	f.readers[key.Task] = append(f.readers[key.Task], r)
+	r.next = f.readers[key.Task]
+	f.readers[key.Task] = r
 	if f.timer == nil {
 		f.timer = time.AfterFunc(f.every, f.poll)
 	}
@@ -117,19 +127,19 @@ func (f *Follower) add(key Key, after int64) *reader {
 func (f *Follower) remove(r *reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	rs := f.readers[r.key.Task]
-	for i := range rs {
-		if rs[i] == r {
-			rs[i] = rs[len(rs)-1]
-			rs[len(rs)-1] = nil
-			rs = rs[:len(rs)-1]
-			break
+	first := f.readers[r.key.Task]
+	switch {
+	case first != r:
+		for before := range f.of(r.key.Task) {
+			if before.next == r {
+				before.next = r.next
+				break
+			}
 		}
-	}
-	if len(rs) == 0 {
+	case r.next == nil:
 		delete(f.readers, r.key.Task)
-	} else {
-		f.readers[r.key.Task] = rs
+	default:
+		f.readers[r.key.Task] = r.next
 	}
 }
 
@@ -142,8 +152,8 @@ func (f *Follower) poll() {
 		return
 	}
 	keys := make([]Key, 0, len(f.readers))
-	for _, rs := range f.readers {
-		keys = append(keys, rs[0].key)
+	for _, r := range f.readers {
+		keys = append(keys, r.key)
 	}
 	f.mu.Unlock()
 
@@ -160,7 +170,7 @@ func (f *Follower) poll() {
 		if err != nil {
 			break
 		}
-		for _, r := range f.readers[keys[i].Task] {
+		for r := range f.of(keys[i].Task) {
 			r.mu.Lock()
 			behind := r.seen < heads[i]
 			r.mu.Unlock()

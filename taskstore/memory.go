@@ -64,17 +64,42 @@ type sentKey struct {
 type memTask struct {
 	scope     *memScope
 	state     State
-	log       []Record // all records, or none if they were trimmed
-	epoch     int64
-	node      string
+	work      *memWork // nil once the log was trimmed
 	inContext *memTask
-	latched   bool
-	committed bool
-	trimmed   bool
-	gone      bool // forgotten: skipped in inContext chains
+}
+
+// memWork is what a task has besides while it can change or be followed.
+type memWork struct {
+	log   []Record
+	lease Lease
 }
 
 func (t *memTask) id() string { return t.state.Task.ID }
+
+// task returns the task for a reader. What one that has ended holds is shared: nothing changes it any more.
+func (t *memTask) task() *a2a.Task {
+	if t.state.Task.Status.State.Terminal() {
+		out := t.state.Task
+		return &out
+	}
+	return t.state.Task.Snapshot()
+}
+
+// lease is who may write the task: of one whose log was trimmed, nobody, as it has ended.
+func (t *memTask) lease() Lease {
+	if t.work == nil {
+		return Lease{}
+	}
+	return t.work.lease
+}
+
+// gone reports whether the task was forgotten: it is skipped in inContext chains.
+func (t *memTask) gone() bool { return t.state.Generation == 0 }
+
+// idle reports whether the task waits for somebody to start it.
+func (t *memTask) idle() bool {
+	return t.state.Task.Status.State == a2a.TaskStateSubmitted && t.lease().Node == ""
+}
 
 func (t *memTask) key() Key { return Key{Scope: t.scope.Scope, Task: t.id()} }
 
@@ -131,13 +156,13 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 		if t != nil {
 			return Receipt{}, ErrExists
 		}
-		t = &memTask{scope: m.scope(c.Key.Scope)}
+		t = &memTask{scope: m.scope(c.Key.Scope), work: new(memWork)}
 	} else {
 		if t == nil || t.scope.Scope != c.Key.Scope {
 			return Receipt{}, ErrNotFound
 		}
 	}
-	lease := Lease{Epoch: t.epoch, Node: t.node, Latched: t.latched, Committed: t.committed}
+	lease, idle := t.lease(), t.idle()
 	head := Head{Generation: t.state.Generation, StatusGeneration: t.state.StatusGeneration, State: t.state.Task.Status.State}
 	next, err := c.Check(head, lease)
 	if err != nil {
@@ -149,19 +174,26 @@ func (m *Memory) commit(c Change) (Receipt, error) {
 	if c.Create {
 		m.add(t, c)
 	}
-	t.epoch, t.node, t.latched, t.committed = next.Epoch, next.Node, next.Latched, next.Committed
+	if next != lease {
+		t.work.lease = next
+	}
 	if len(c.Records) > 0 {
 		m.append(t, c.Records)
 	}
 	if c.Values != nil {
 		t.scope.values[t.state.Task.ContextID] = &memValues{values: c.Values, used: time.Now()}
 	}
-	m.keep(t)
+	if now := t.idle(); now != idle {
+		set(m.idle, t, now)
+	}
+	if held := next.Node != ""; held != (lease.Node != "") {
+		set(m.held, t, held)
+	}
 	m.hook(t, &c)
 	if c.Sent != nil {
 		m.addSent(c, t.state.Generation)
 	}
-	return Receipt{Generation: t.state.Generation, Epoch: t.epoch, Records: c.Records}, nil
+	return Receipt{Generation: t.state.Generation, Epoch: next.Epoch, Records: c.Records}, nil
 }
 
 // scope returns what is kept of a scope.
@@ -199,10 +231,14 @@ func (m *Memory) append(t *memTask, records []Record) {
 		defer m.index(t)
 	}
 	for i := range records {
-		records[i].Entry = numbered(records[i].Entry, t.state.Generation+1)
+		records[i].Entry = a2a.NewEntry(t.state.Generation+1, records[i].Event)
 		t.state.Apply(records[i])
 	}
-	t.log = append(t.log, records...)
+	if fresh {
+		t.work.log = records
+	} else {
+		t.work.log = append(t.work.log, records...)
+	}
 	if fresh {
 		m.index(t)
 	}
@@ -217,11 +253,6 @@ func changesStatus(records []Record) bool {
 		}
 	}
 	return false
-}
-
-func numbered(e a2a.Entry, generation int64) a2a.Entry {
-	n := a2a.NewEntry(generation, e.Event)
-	return n
 }
 
 // index puts a task into the tree of its state, and a finished one at the end of the queues, whose oldest
@@ -250,7 +281,7 @@ func (m *Memory) trim() bool {
 		m.logs.push(old)
 		return false
 	}
-	old.log, old.trimmed = nil, true
+	old.work = nil
 	return true
 }
 
@@ -260,9 +291,9 @@ func (m *Memory) forget(t *memTask) {
 	delete(m.hooked, t.id())
 	t.scope.tree(t.state.Task.Status.State).Delete(t)
 	contexts, id := t.scope.contexts, t.state.Task.ContextID
-	t.gone = true
+	t.work, t.state = nil, State{} // it is gone
 	newest := contexts[id]
-	for newest != nil && newest.gone {
+	for newest != nil && newest.gone() {
 		newest = newest.inContext
 	}
 	if newest == nil {
@@ -270,7 +301,6 @@ func (m *Memory) forget(t *memTask) {
 	} else {
 		contexts[id] = newest
 	}
-	t.log, t.state = nil, State{}
 }
 
 func (s *memScope) tree(state a2a.TaskState) *btree.BTreeG[*memTask] {
@@ -299,17 +329,18 @@ func (m *Memory) Task(_ context.Context, key Key, at int64) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	out := Snapshot{Epoch: t.epoch, Node: t.node, Latched: t.latched, Committed: t.committed}
+	lease := t.lease()
+	out := Snapshot{Epoch: lease.Epoch, Node: lease.Node, Latched: lease.Latched, Committed: lease.Committed}
 	if at == 0 || at >= t.state.Generation {
-		out.Task = t.state.Task.Snapshot()
+		out.Task = t.task()
 		out.Generation, out.StatusGeneration = t.state.Generation, t.state.StatusGeneration
 		return out, nil
 	}
-	if t.trimmed {
+	if t.work == nil {
 		return Snapshot{}, ErrTrimmed
 	}
 	var s State
-	for _, r := range t.log[:at] {
+	for _, r := range t.work.log[:at] {
 		s.Apply(r)
 	}
 	out.Task, out.Generation, out.StatusGeneration = &s.Task, s.Generation, s.StatusGeneration
@@ -333,15 +364,16 @@ func (m *Memory) Entries(_ context.Context, key Key, after int64, limit int) ([]
 		return nil, err
 	}
 	switch {
-	case !t.trimmed:
+	case t.work != nil:
 	case after < t.state.Generation:
 		return nil, ErrTrimmed
 	default:
 		return nil, nil
 	}
-	from := min(after, int64(len(t.log)))
-	to := min(from+int64(limit), int64(len(t.log)))
-	return t.log[from:to:to], nil
+	log := t.work.log
+	from := min(after, int64(len(log)))
+	to := min(from+int64(limit), int64(len(log)))
+	return log[from:to:to], nil
 }
 
 // Heads implements [Store].

@@ -35,7 +35,10 @@ func (m *Memory) List(_ context.Context, q Query) (Page, error) {
 	size := 0
 	for i, t := range found {
 		v := View(&t.state.Task, q.HistoryLength, q.Artifacts)
-		if v == &t.state.Task || v.Artifacts != nil {
+		switch {
+		case v == &t.state.Task:
+			v = t.task()
+		case v.Artifacts != nil && !v.Status.State.Terminal():
 			v = v.Snapshot()
 		}
 		page.Tasks = append(page.Tasks, v)
@@ -58,7 +61,7 @@ func (m *Memory) List(_ context.Context, q Query) (Page, error) {
 // there is one.
 func (s *memScope) listContext(q Query, cursor *Cursor) (found []*memTask, total int) {
 	for t := s.contexts[q.ContextID]; t != nil; t = t.inContext {
-		if !t.gone && q.matches(t) {
+		if !t.gone() && q.matches(t) {
 			found = append(found, t)
 		}
 	}

@@ -6,16 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/parley-a2a/parley/a2a"
 )
 
-// keep puts the task where those who look for work find it.
-func (m *Memory) keep(t *memTask) {
-	set(m.idle, t, t.node == "" && t.state.Task.Status.State == a2a.TaskStateSubmitted)
-	set(m.held, t, t.node != "")
-}
-
+// set puts a task into an index or takes it out.
 func set(where map[string]*memTask, t *memTask, in bool) {
 	if in {
 		where[t.id()] = t
@@ -31,7 +24,7 @@ func (m *Memory) Unsettled(_ context.Context, agent, node, after string, limit i
 	var out []Key
 	for _, where := range []map[string]*memTask{m.idle, m.held} {
 		for id, t := range where {
-			if t.scope.Agent == agent && t.node != node && id > after {
+			if t.scope.Agent == agent && t.lease().Node != node && id > after {
 				out = append(out, t.key())
 			}
 		}
@@ -195,7 +188,7 @@ func (m *Memory) Expire(_ context.Context, r Retention) (Expired, error) {
 	out.Tasks, out.More = len(due), more
 	due, more = m.due(&m.logs, r.Logs, r.Limit-out.Tasks)
 	for _, t := range due {
-		t.log, t.trimmed = nil, true
+		t.work = nil
 	}
 	out.Logs, out.More = len(due), out.More || more
 	now := time.Now()
@@ -224,16 +217,16 @@ const expireSent = 1000
 // more. It leaves there those that a webhook still needs.
 func (m *Memory) due(q *queue, before time.Time, limit int) (due []*memTask, more bool) {
 	var kept []*memTask
-	for q.len() > 0 && (q.peek().gone || q.peek().state.Task.Status.Timestamp.Before(before)) {
+	for q.len() > 0 && (q.peek().gone() || q.peek().state.Task.Status.Timestamp.Before(before)) {
 		t := q.peek()
 		waits := m.hooked[t.id()] == t
-		if !t.gone && !waits && len(due) >= limit {
+		if !t.gone() && !waits && len(due) >= limit {
 			more = true
 			break
 		}
 		q.pop()
 		switch {
-		case t.gone:
+		case t.gone():
 		case waits:
 			kept = append(kept, t)
 		default:

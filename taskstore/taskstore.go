@@ -116,7 +116,8 @@ type Change struct {
 	// Committed records that the run passed its point of no return. ErrLatched if a cancel came first.
 	Committed bool
 
-	// Records are appended to the log. A terminal status must be the last and releases the lease.
+	// Records are appended to the log. A terminal status must be the last and releases the lease. The slice is the store's
+	// once the change is committed.
 	Records []Record
 
 	// Values replaces the record that the task's context keeps, if it is not nil.

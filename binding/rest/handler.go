@@ -19,21 +19,28 @@ import (
 type Options = httpx.Options
 
 // NewHandler returns a handler that serves svc. It takes paths such as /message:send and
-// /{tenant}/tasks/{id}:cancel: mount it below a prefix with [http.StripPrefix].
+// /{tenant}/tasks/{id}:cancel, below Options.Prefix.
 //
 // SubscribeToTask answers to GET, as the proto has it, and to POST. Answers are application/a2a+json, or
 // application/json to a caller that accepts or sends only that.
 func NewHandler(svc a2a.Service, opts Options) http.Handler {
-	return httpx.NewHandler(svc, opts, a2a.BindingREST, func() httpx.Call { return new(call) })
+	return httpx.NewHandler(svc, opts, a2a.BindingREST, func() httpx.Call { return &call{prefix: opts.Prefix} })
 }
 
 // call is one REST request.
-type call struct{ request *http.Request }
+type call struct {
+	prefix  string
+	request *http.Request
+}
 
 func (c *call) Serve(x *httpx.Exchange) error {
 	r := x.Request
 	c.request = r
-	m, allowed := find(r.Method, r.URL.EscapedPath())
+	var m match
+	var allowed []string
+	if path, ok := strings.CutPrefix(r.URL.EscapedPath(), c.prefix); ok {
+		m, allowed = find(r.Method, path)
+	}
 	switch {
 	case m.op == nil && allowed != nil:
 		return x.MethodNotAllowed(allowed...)

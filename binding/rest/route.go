@@ -61,8 +61,14 @@ type field struct{ name, value string }
 // A path that also reads as one with a tenant before it is one without.
 func find(method, escapedPath string) (m match, allowed []string) {
 	rest, ok := strings.CutPrefix(escapedPath, "/")
-	path := strings.Split(rest, "/")
-	if !ok || len(path) > maxSegments {
+	path := make([]string, 0, maxSegments)
+	for s := range strings.SplitSeq(rest, "/") {
+		if len(path) == maxSegments {
+			return match{}, nil
+		}
+		path = append(path, s)
+	}
+	if !ok {
 		return match{}, nil
 	}
 	for tenants := range 2 {

@@ -45,14 +45,15 @@ const (
 // allowed is the layout of docs/design.md, section 2: for each package what it may import besides the
 // standard library. Test files are exempt. A package that is missing here is an error.
 var allowed = map[string][]string{
-	"internal/jsonx": {},
-	"a2a":            {"internal/jsonx"},
+	"internal/jsonx":  {},
+	"internal/single": {},
+	"a2a":             {"internal/jsonx", "internal/single"},
 
 	"internal/op":    {"a2a"},
 	"internal/sse":   {},
 	"internal/room":  {"a2a"},
 	"internal/httpx": {"a2a", "internal/jsonx", "internal/op", "internal/room", "internal/sse"},
-	"agent":          {"a2a", "internal/jsonx", uuid},
+	"agent":          {"a2a", "internal/jsonx", "internal/single", uuid},
 	"extension":      {"a2a", jcs},
 
 	"taskstore":           {"a2a", btree},
@@ -62,7 +63,7 @@ var allowed = map[string][]string{
 	"binding/jsonrpc":               {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
 	"binding/rest":                  {"a2a", "internal/httpx", "internal/jsonx", "internal/op", "internal/sse"},
 	"binding/grpc":                  {"a2a", "internal/op", "internal/room", genproto, grpc, proto, schema},
-	"server":                        {"a2a", "agent", "extension", "internal/jsonx", "taskstore", jcs, uuid},
+	"server":                        {"a2a", "agent", "extension", "internal/jsonx", "internal/single", "taskstore", jcs, uuid},
 	"approval":                      {"a2a", "agent", "extension", uuid},
 	"delegation":                    {"a2a", "agent", "extension", "internal/netguard"},
 	"auth":                          {"a2a", "internal/netguard", "internal/op", grpc, jose},
@@ -82,7 +83,7 @@ var allowed = map[string][]string{
 	"examples/planner":              {anything},
 	"examples/testrunner":           {anything},
 	"examples/internal/issuer":      {jose, uuid},
-	"examples/internal/exampletest": {"a2a"},
+	"examples/internal/exampletest": {"a2a", "internal/loopback"},
 	"agentcard":                     {"a2a", "internal/jsonx", jcs, jose},
 	"audit":                         {"a2a"},
 	"telemetry":                     {"a2a", "agent", "taskstore", otel},
@@ -104,6 +105,7 @@ var allowed = map[string][]string{
 	"internal/archtest":   {},
 	"internal/crash":      {},
 	"internal/cells":      {},
+	"internal/loopback":   {},
 	"internal/pgtest":     {pgx},
 	"internal/natshints":  {"github.com/nats-io/nats.go"},
 	"internal/crash/host": {anything},

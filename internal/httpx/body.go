@@ -54,9 +54,13 @@ func (x *Exchange) limitBody() {
 }
 
 func (x *Exchange) readAll() ([]byte, error) {
+	body := x.Request.Body
+	if x.Request.ContentLength < 0 { // otherwise net/http lets no more through than was announced
+		body = http.MaxBytesReader(x.w, body, x.opts.MaxBody)
+	}
 	x.body = getBuffer()
 	var err error
-	*x.body, err = appendAll(*x.body, http.MaxBytesReader(x.w, x.Request.Body, x.opts.MaxBody), x.Request.ContentLength)
+	*x.body, err = appendAll(*x.body, body, x.Request.ContentLength)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:

@@ -13,6 +13,9 @@ import (
 type Options struct {
 	// Authenticate is asked about every request before its body is read. Nil: every caller is anonymous.
 	Authenticate a2a.Authenticate
+	// Prefix is the path below which the HTTP+JSON binding is mounted, such as "/a2a/rest". JSON-RPC has one path and needs
+	// none.
+	Prefix string
 	// Log receives what callers do not read, such as the causes of internal errors. Nil: slog.Default().
 	Log *slog.Logger
 	// MaxBody is the size of a request body that is read, in bytes: 10 MiB. A larger one is answered with

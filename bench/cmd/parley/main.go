@@ -153,7 +153,7 @@ func main() {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/rpc", jsonrpc.NewHandler(s, jsonrpc.Options{}))
-	mux.Handle("/rest/", http.StripPrefix("/rest", rest.NewHandler(s, rest.Options{})))
+	mux.Handle("/rest/", rest.NewHandler(s, rest.Options{Prefix: "/rest"}))
 	go func() { log.Fatal(http.ListenAndServe(*httpAddr, mux)) }() //nolint:gosec // a benchmark on loopback
 	go func() {
 		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", *grpcAddr)
