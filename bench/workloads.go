@@ -76,17 +76,33 @@ type step struct {
 	x, rep   int
 }
 
+// more is how often Parley in memory and its yardstick are measured beyond the other systems: their short requests vary.
+const more = 2
+
+// runs returns how often a system is measured on a workload. Long fills are done once.
+func (w *workload) runs(s system, reps, peerReps int) int {
+	switch {
+	case w.load.fill >= 100_000:
+		return min(reps, 1)
+	case s.isPeer():
+		return min(reps, peerReps)
+	case w.goal.unit == timesFloor && w.load.fill == 0 && (s == floor || s == memory):
+		return reps + more
+	}
+	return reps
+}
+
 // plan returns the measurements of the workloads, interleaved: all systems follow each other on a workload, every
-// second time the other way round. Long fills are done once.
+// second time the other way round.
 func plan(list []workload, reps, peerReps int) (out []step) {
-	for rep := range reps {
+	for rep := range reps + more {
 		for _, w := range list {
 			systems := slices.Clone(w.systems)
 			if rep%2 == 1 {
 				slices.Reverse(systems)
 			}
 			for _, s := range systems {
-				if (rep == 0 || w.load.fill < 100_000) && (rep < peerReps || !s.isPeer()) {
+				if rep < w.runs(s, reps, peerReps) {
 					out = append(out, step{workload: w.name, perEvent: w.perEvent, system: s, load: w.load, rep: rep})
 				}
 			}

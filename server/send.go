@@ -255,12 +255,15 @@ func (s *Server) leave(has bool, scope taskstore.Scope) {
 	}
 }
 
+// interruptedStates are those of tasks that wait for their caller.
+var interruptedStates = []a2a.TaskState{a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired}
+
 // room refuses a new task of a caller who has too many that wait.
 func (s *Server) room(ctx context.Context, scope taskstore.Scope) error {
 	if s.turns.full(scope) {
 		return overLimit("waiting", "%d tasks of this caller already wait for a turn (limit waiting): wait for some to end", s.cfg.Limits.Waiting)
 	}
-	n, err := s.store.Count(ctx, scope, a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired)
+	n, err := s.store.Count(ctx, scope, interruptedStates...)
 	if err != nil {
 		return internal(err)
 	}

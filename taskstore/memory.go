@@ -2,7 +2,9 @@ package taskstore
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -39,9 +41,8 @@ type Memory struct {
 	logs     queue     // finished tasks that still have their log, oldest first
 	finished queue     // finished tasks, oldest first
 
-	notifyMu sync.RWMutex
-	notify   map[int]func(string)
-	nextID   int
+	notifyMu sync.Mutex
+	notify   atomic.Pointer[[]*func(string)] // what it points to does not change
 }
 
 type memScope struct {
@@ -124,7 +125,6 @@ func NewMemory(opts MemoryOptions) *Memory {
 		hooks:   map[string]hooks{},
 		hooked:  map[string]*memTask{},
 		sent:    map[sentKey]*Sent{},
-		notify:  map[int]func(string){},
 	}
 }
 
@@ -133,12 +133,10 @@ func (m *Memory) Commit(_ context.Context, c Change) (Receipt, error) {
 	m.mu.Lock()
 	r, err := m.commit(c)
 	m.mu.Unlock()
-	if err == nil && len(r.Records) > 0 {
-		m.notifyMu.RLock()
-		for _, f := range m.notify {
-			f(c.Key.Task)
+	if all := m.notify.Load(); err == nil && len(r.Records) > 0 && all != nil {
+		for _, f := range *all {
+			(*f)(c.Key.Task)
 		}
-		m.notifyMu.RUnlock()
 	}
 	return r, err
 }
@@ -437,16 +435,24 @@ func (m *Memory) Interrupted(_ context.Context, agent string, before time.Time, 
 
 // Notify implements [Store].
 func (m *Memory) Notify(f func(task string)) (stop func()) {
+	m.setNotify(func(all []*func(string)) []*func(string) { return append(all, &f) })
+	return func() {
+		m.setNotify(func(all []*func(string)) []*func(string) {
+			return slices.DeleteFunc(all, func(other *func(string)) bool { return other == &f })
+		})
+	}
+}
+
+// setNotify replaces the functions that commits call by what change makes of a copy.
+func (m *Memory) setNotify(change func([]*func(string)) []*func(string)) {
 	m.notifyMu.Lock()
 	defer m.notifyMu.Unlock()
-	id := m.nextID
-	m.nextID++
-	m.notify[id] = f
-	return func() {
-		m.notifyMu.Lock()
-		defer m.notifyMu.Unlock()
-		delete(m.notify, id)
+	var all []*func(string)
+	if old := m.notify.Load(); old != nil {
+		all = slices.Clone(*old)
 	}
+	all = change(all)
+	m.notify.Store(&all)
 }
 
 // Close implements [Store].
