@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"iter"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -183,6 +184,32 @@ func (i *CallInfo) SetReply(name, value string) {
 		i.Reply = make(http.Header, 2)
 	}
 	i.Reply.Set(name, value)
+}
+
+// Who returns what tells callers apart, for limits: the tenant and owner, or, where nobody vouches for the caller, the
+// network that the call came from, an address or 64 bits of one in IPv6. A peer that has no such address is itself.
+func (i *CallInfo) Who() string {
+	if !i.Caller.Anonymous() {
+		return i.Caller.Tenant + "\x00" + i.Caller.Owner()
+	}
+	addr, ok := i.PeerAddr()
+	if !ok {
+		return i.Peer
+	}
+	if network, err := addr.Prefix(64); err == nil && addr.Is6() {
+		return network.String()
+	}
+	return addr.String()
+}
+
+// PeerAddr returns the address of the other end, if Peer has one: an IPv4 address as such, and none with a zone.
+func (i *CallInfo) PeerAddr() (addr netip.Addr, ok bool) {
+	peer, err := netip.ParseAddrPort(i.Peer)
+	addr = peer.Addr()
+	if err != nil {
+		addr, err = netip.ParseAddr(i.Peer)
+	}
+	return addr.Unmap().WithZone(""), err == nil
 }
 
 type callInfoKey struct{}

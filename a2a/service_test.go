@@ -67,3 +67,30 @@ func TestApply(t *testing.T) {
 		t.Errorf("not replaced: %q", task.Artifacts[0].Text())
 	}
 }
+
+// TestWho: callers are told apart by who they are, and strangers by their network.
+func TestWho(t *testing.T) {
+	known := func(subject string) string {
+		return (&CallInfo{Caller: Caller{Issuer: "i", Subject: subject}, Peer: "192.0.2.1:1"}).Who()
+	}
+	from := func(peer string) string { return (&CallInfo{Peer: peer}).Who() }
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"192.0.2.1:1", "192.0.2.1:2", true},
+		{"192.0.2.1:1", "192.0.2.2:1", false},
+		{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", true},
+		{"[2001:db8::1]:1", "[2001:db8::2]:1", true},
+		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false},
+		{"[fe80::1%eth0]:1", "[fe80::1%eth1]:1", true},
+		{"@one", "@two", false},
+	} {
+		if got := from(c.a) == from(c.b); got != c.same {
+			t.Errorf("%s and %s are the same: %v", c.a, c.b, got)
+		}
+	}
+	if known("ann") == known("bob") || known("ann") == from("192.0.2.1:1") {
+		t.Error("callers of one address are not told apart")
+	}
+}

@@ -70,18 +70,7 @@ func (r *run) validateCard(x *rules.Exchange, card *client.Card) {
 		r.pass(id, CardName)
 	}
 	for _, f := range agentcard.Validate(card.Raw) {
-		rule := "card-required"
-		switch {
-		case f.Level == agentcard.Should && strings.HasSuffix(f.Path, "protocolVersion"):
-			rule = "card-version"
-		case f.Level == agentcard.Should:
-			rule = "card-advice"
-		case strings.HasPrefix(f.Path, "supportedInterfaces"):
-			rule = "card-interfaces"
-		case strings.HasPrefix(f.Path, "signatures"):
-			rule = "card-signature-header"
-		}
-		r.fail(rule, CardName, x, f.Path, f.Text, f.Fix)
+		r.fail(rules.CardRule(f.Path, f.Level == agentcard.Should), CardName, x, f.Path, f.Text, f.Fix)
 	}
 	for _, i := range card.SupportedInterfaces {
 		if strings.Count(i.ProtocolVersion, ".") > 1 {

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"fmt"
 	"math"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -150,34 +149,13 @@ func (c *callers) untilNext(left float64) time.Duration {
 
 // keyOf returns as whom a call counts; empty: it is not limited.
 func (c *callers) keyOf(info *a2a.CallInfo) string {
-	switch {
-	case info == nil:
-		return ""
-	case !info.Caller.Anonymous():
-		return info.Caller.Tenant + "\x00" + info.Caller.Owner()
-	}
-	addr, ok := address(info.Peer)
-	if !ok {
-		return info.Peer // empty within the process; otherwise a socket of another kind
-	}
-	if addr.IsLoopback() && !c.opts.Loopback {
+	if info == nil {
 		return ""
 	}
-	if addr.Is6() {
-		if network, err := addr.Prefix(64); err == nil {
-			return network.String()
-		}
+	if addr, ok := info.PeerAddr(); ok && addr.IsLoopback() && info.Caller.Anonymous() && !c.opts.Loopback {
+		return ""
 	}
-	return addr.String()
-}
-
-func address(peer string) (netip.Addr, bool) {
-	ap, err := netip.ParseAddrPort(peer)
-	addr := ap.Addr()
-	if err != nil {
-		addr, err = netip.ParseAddr(peer)
-	}
-	return addr.Unmap().WithZone(""), err == nil
+	return info.Who()
 }
 
 // tooMany returns the error for a call over a limit.

@@ -393,11 +393,7 @@ func decodeBinary(s string) ([]byte, error) {
 func (p *passing) judgeCard() {
 	var found []rules.Finding
 	for _, f := range agentcard.Validate(p.x.Response) {
-		rule := "card-required"
-		if f.Level == agentcard.Should {
-			rule = "card-advice"
-		}
-		found = append(found, rules.Finding{Rule: rule, Path: f.Path, Got: f.Text, Want: f.Fix})
+		found = append(found, rules.Finding{Rule: rules.CardRule(f.Path, f.Level == agentcard.Should), Path: f.Path, Got: f.Text, Want: f.Fix})
 	}
 	p.found(&p.x.Findings, found)
 }

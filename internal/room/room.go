@@ -4,7 +4,6 @@ package room
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -52,7 +51,7 @@ func (r *Room) Take(ctx context.Context, info *a2a.CallInfo, answer any) (*Hold,
 	if n < Big {
 		return nil, nil
 	}
-	who := caller(info)
+	who := info.Who()
 	var expired <-chan time.Time
 	for {
 		given := r.take(who, n)
@@ -75,22 +74,6 @@ func (r *Room) Take(ctx context.Context, info *a2a.CallInfo, answer any) (*Hold,
 			return nil, e
 		}
 	}
-}
-
-// caller says who called. Anonymous callers are told apart by their network: the address, or 64 bits of it in IPv6.
-func caller(info *a2a.CallInfo) string {
-	if !info.Caller.Anonymous() {
-		return info.Caller.Tenant + "\x00" + info.Caller.Owner()
-	}
-	peer, err := netip.ParseAddrPort(info.Peer)
-	if err != nil {
-		return ""
-	}
-	addr := peer.Addr().Unmap()
-	if network, err := addr.Prefix(64); err == nil && addr.Is6() {
-		return network.String()
-	}
-	return addr.String()
 }
 
 // take takes n bytes, or returns what is closed when some are given back.

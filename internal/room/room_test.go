@@ -73,24 +73,3 @@ func TestTotal(t *testing.T) {
 		t.Errorf("over the total: %v", err)
 	}
 }
-
-func TestCaller(t *testing.T) {
-	from := func(peer string) string { return caller(&a2a.CallInfo{Peer: peer}) }
-	for _, c := range []struct {
-		a, b string
-		same bool
-	}{
-		{"192.0.2.1:1", "192.0.2.1:2", true},
-		{"192.0.2.1:1", "192.0.2.2:1", false},
-		{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", true},
-		{"[2001:db8::1]:1", "[2001:db8::2]:1", true},
-		{"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false},
-	} {
-		if got := from(c.a) == from(c.b); got != c.same {
-			t.Errorf("%s and %s are the same: %v", c.a, c.b, got)
-		}
-	}
-	if caller(ann) == caller(bob) || caller(ann) == from("192.0.2.1:1") {
-		t.Error("callers of one address are not told apart")
-	}
-}
