@@ -207,10 +207,7 @@ func TestDownAcrossRestart(t *testing.T) {
 	crash(p)
 	want = append(want, bodies(write(t, s, key, chunk("t1", 2), status("t1", a2a.TaskStateCompleted)))...)
 
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := loopback.Listen(t, addr)
 	r := &recorder{got: make(chan request, 100)}
 	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
 	r.Start()

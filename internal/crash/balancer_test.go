@@ -39,10 +39,7 @@ func newBalancer(t *testing.T, grpc bool, targets ...string) *balancer {
 		addr: loopback.Address(t), targets: targets, out: map[string]bool{},
 		through: &http.Transport{Protocols: &protocols, DialContext: (&net.Dialer{Timeout: time.Second}).DialContext},
 	}
-	l, err := net.Listen("tcp", b.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := loopback.Listen(t, b.addr)
 	s := &http.Server{
 		Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -83,10 +82,7 @@ func newReceiver(t *testing.T, addr string) *receiver {
 
 func (r *receiver) open(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("tcp", r.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := loopback.Listen(t, r.addr)
 	s := &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}
 	r.server = s
 	go func() {
