@@ -27,3 +27,9 @@ func lockFile(path string) (f *os.File, held bool, err error) {
 	}
 	return f, false, nil
 }
+
+// unlockFile ends the lock. To close the file is not enough: a process that is just being started has it open too, until it
+// is another program.
+func unlockFile(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}

@@ -23,3 +23,6 @@ func lockFile(path string) (f *os.File, held bool, err error) {
 	}
 	return os.NewFile(uintptr(h), path), false, nil
 }
+
+// unlockFile ends the lock.
+func unlockFile(f *os.File) error { return f.Close() }

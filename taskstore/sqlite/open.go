@@ -73,7 +73,7 @@ func lock(path, node string) (*os.File, error) {
 	}
 	holder := fmt.Sprintf("process %d %s\n", os.Getpid(), node)
 	if err := errors.Join(f.Truncate(0), writeAt(f, holder)); err != nil {
-		_ = f.Close()
+		_ = unlockFile(f)
 		return nil, fault(path, err)
 	}
 	return f, nil

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-a2a/parley/a2a"
@@ -126,6 +128,38 @@ func TestNotDatabase(t *testing.T) {
 	if after, _ := os.ReadFile(other); !bytes.Equal(before, after) {
 		t.Error("another program's database was changed")
 	}
+}
+
+// TestLockEnds: a file that was closed can be opened at once, though processes are being started, which have what their
+// parent has open for a moment.
+func TestLockEnds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.lock")
+	stop := make(chan struct{})
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.CommandContext(t.Context(), "go", "env", "GOOS").Run()
+				}
+			}
+		})
+	}
+	for range 2000 {
+		f, _, err := lockFile(path)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if err := unlockFile(f); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	starting.Wait()
 }
 
 func TestReadOnly(t *testing.T) {

@@ -179,7 +179,7 @@ func (s *Store) release() error {
 	if s.w != nil {
 		errs = append(errs, s.w.Close()) // the last one: SQLite moves the WAL into the database
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	return errors.Join(append(errs, unlockFile(s.lock))...)
 }
 
 // Close commits what was queued and ends the store. What comes after is refused with ErrClosed.
