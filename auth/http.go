@@ -26,7 +26,7 @@ func issuerClient(given *http.Client, configured string) *http.Client {
 	if given == nil {
 		u, err := url.Parse(configured)
 		local := err == nil && u.Scheme == "http" && isLoopback(u.Hostname())
-		return netguard.New(netguard.Options{AllowPrivate: local}).Client(issuerTimeout)
+		return netguard.New(netguard.Options{AllowPrivate: local, AnyPort: true}).Client(issuerTimeout)
 	}
 	c := *given
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -80,7 +80,7 @@ func NewExchange(ctx context.Context, opts ExchangeOptions) (*Exchange, error) {
 	if opts.Actor == nil {
 		return nil, errors.New("delegation: ExchangeOptions.Actor is required: the agent's own token says who acts")
 	}
-	guard := netguard.New(netguard.Options{AllowPrivate: opts.AllowPrivate})
+	guard := netguard.New(netguard.Options{AllowPrivate: opts.AllowPrivate, AnyPort: true})
 	if _, err := guard.Check(ctx, opts.Endpoint); err != nil {
 		return nil, fmt.Errorf("delegation: the token service's URL: %w", err)
 	}

@@ -40,7 +40,7 @@ type Options struct {
 	// development: it opens the network of this host to whoever may register a webhook.
 	AllowPrivate bool
 	// Allow reports whether a caller may register webhooks at an origin, such as https://hooks.example or
-	// https://hooks.example:8443. It is asked at registration. Nil: every public origin is allowed to every caller.
+	// https://hooks.example:8443. It is asked at registration. Nil: every public https origin on port 443 is allowed to every caller.
 	Allow func(caller a2a.Caller, origin string) bool
 	// Challenge wants every receiver to echo a random word, see ChallengeHeader, before it gets the first event of a
 	// registration. One that does not gets nothing.
@@ -136,7 +136,7 @@ func New(opts Options) (*Push, error) {
 	}
 	p := &Push{
 		opts: opts, store: opts.Store, log: opts.Log.With("agent", opts.Agent),
-		guard: netguard.New(netguard.Options{AllowPrivate: opts.AllowPrivate}),
+		guard: netguard.New(netguard.Options{AllowPrivate: opts.AllowPrivate, AnyPort: opts.Allow != nil}),
 		look:  make(chan struct{}, 1), unhint: func() {},
 		tasks: map[string][]*delivery{}, expected: map[string]*expected{}, fresh: map[string]struct{}{},
 		origins: map[string]*origin{}, limits: map[string]*rate.Limiter{}, limitMax: maxIdleOrigins,

@@ -467,16 +467,26 @@ func apiKeyScheme(card *a2a.AgentCard) *a2a.APIKeySecurityScheme {
 }
 
 // belongs reports whether an interface is one that whoever named the card meant: it is at the card's origin, or a gRPC
-// interface of the same host (gRPC has a port of its own), or on this machine as the card is. A card in a local file
-// was put there by the operator.
+// interface of the same host (gRPC has a port of its own). Other users of this machine have other ports of it, so it is no
+// exception, save that it has three names. A card in a local file was put there by the operator.
 func belongs(cardURL string, i *a2a.AgentInterface) bool {
 	card, err := url.Parse(cardURL)
 	if err != nil || card.Scheme != "http" && card.Scheme != "https" {
 		return true
 	}
 	to := target(i)
-	return origin(to) == origin(card) || loopback(to.Hostname()) && loopback(card.Hostname()) ||
-		i.ProtocolBinding == a2a.BindingGRPC && strings.EqualFold(to.Hostname(), card.Hostname())
+	if !sameHost(to.Hostname(), card.Hostname()) {
+		return false
+	}
+	at := *to
+	at.Host = net.JoinHostPort(card.Hostname(), to.Port())
+	return i.ProtocolBinding == a2a.BindingGRPC || origin(&at) == origin(card)
+}
+
+func sameHost(a, b string) bool {
+	this := []string{"localhost", "127.0.0.1", "::1"}
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	return a == b || slices.Contains(this, a) && slices.Contains(this, b)
 }
 
 // elsewhere refuses to tell an interface that does not belong to the card what is meant for the card's agent.

@@ -28,9 +28,11 @@ const maxURL = 2048
 // lookupTime is how long a check waits for the addresses of a name.
 const lookupTime = time.Second
 
-// Options are what a guard lets through. The zero value lets only https to public addresses through, on any port.
+// Options are what a guard lets through. The zero value lets only https to port 443 of public addresses through.
 type Options struct {
-	// AllowPrivate lets plain http, loopback and private addresses through, for development. Link-local
+	// AnyPort lets other ports through, for URLs that an operator named or allows.
+	AnyPort bool
+	// AllowPrivate lets plain http, any port, loopback and private addresses through, for development. Link-local
 	// addresses, where clouds keep their credentials, stay closed.
 	AllowPrivate bool
 	// Resolver finds the addresses of names; nil: net.DefaultResolver.
@@ -40,6 +42,7 @@ type Options struct {
 // Guard decides which addresses may be requested. It is safe for concurrent use.
 type Guard struct {
 	private  bool
+	anyPort  bool
 	resolver *net.Resolver
 	addrs    *ssrf.Guardian
 }
@@ -53,7 +56,7 @@ func New(opts Options) *Guard {
 			netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
 		), ssrf.WithAllowedV6Prefixes(netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fc00::/7")))
 	}
-	g := &Guard{private: opts.AllowPrivate, resolver: opts.Resolver, addrs: ssrf.New(rules...)}
+	g := &Guard{private: opts.AllowPrivate, anyPort: opts.AnyPort || opts.AllowPrivate, resolver: opts.Resolver, addrs: ssrf.New(rules...)}
 	if g.resolver == nil {
 		g.resolver = net.DefaultResolver
 	}
@@ -80,7 +83,7 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.guard.scheme(r.URL); err != nil {
+	if err := t.guard.door(r.URL); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // RoundTrip always does
 		}
@@ -126,7 +129,7 @@ func (g *Guard) Check(ctx context.Context, raw string) (*url.URL, error) {
 	if err != nil {
 		return nil, refused("not a URL: give an absolute one, such as https://client.example/hook")
 	}
-	if err := g.scheme(u); err != nil {
+	if err := g.door(u); err != nil {
 		return nil, err
 	}
 	switch {
@@ -142,14 +145,17 @@ func (g *Guard) Check(ctx context.Context, raw string) (*url.URL, error) {
 	return u, g.host(ctx, u.Hostname())
 }
 
-func (g *Guard) scheme(u *url.URL) error {
+// door checks the scheme and the port.
+func (g *Guard) door(u *url.URL) error {
 	switch {
-	case u.Scheme == "https", u.Scheme == "http" && g.private:
-		return nil
-	case g.private:
+	case u.Scheme != "https" && !g.private:
+		return refused("must begin with https://")
+	case u.Scheme != "https" && u.Scheme != "http":
 		return refused("must begin with https:// or http://")
+	case u.Port() != "" && u.Port() != "443" && !g.anyPort:
+		return refused("the port must be 443, unless the operator allows another")
 	}
-	return refused("must begin with https://")
+	return nil
 }
 
 func validPort(port string) bool {

@@ -102,7 +102,7 @@ var privateHosts = []string{
 
 func TestPrivateAddresses(t *testing.T) {
 	port, conns := listen(t)
-	g := New(Options{})
+	g := New(Options{AnyPort: true})
 	for _, host := range privateHosts {
 		u := "https://" + host + ":" + port + "/"
 		if _, err := g.Check(t.Context(), u); !errors.Is(err, ErrRefused) {
@@ -128,7 +128,7 @@ func TestPrivateAddresses(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	g, dev := New(Options{Resolver: names(t, "8.8.8.8")}), New(Options{AllowPrivate: true})
-	for _, u := range []string{"https://8.8.8.8/a?b=c", "https://8.8.8.8:8443", "https://[2606:4700::1]/", "https://client.example/hook", "HTTPS://client.example"} {
+	for _, u := range []string{"https://8.8.8.8/a?b=c", "https://8.8.8.8:443", "https://[2606:4700::1]/", "https://client.example/hook", "HTTPS://client.example"} {
 		if _, err := g.Check(t.Context(), u); err != nil {
 			t.Errorf("Check(%s) = %v", u, err)
 		}
@@ -154,6 +154,7 @@ func TestCheck(t *testing.T) {
 		"https://8.8.8.8/#":                              "fragment",
 		"https://8.8.8.8:0/":                             "port",
 		"https://8.8.8.8:65536/":                         "port",
+		"https://8.8.8.8:8443/":                          "443",
 		"https://8.8.8.8:" + secret:                      "not a URL",
 		"https://8.8.8.8/%zz" + secret:                   "not a URL",
 		"https://8.8.8.8/" + strings.Repeat("a", maxURL): "2048",
@@ -170,9 +171,23 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestPort: other ports are for URLs that an operator named, and are no way around the check at the dial.
+func TestPort(t *testing.T) {
+	port, conns := listen(t)
+	if res, err := get(t, New(Options{}), "https://127.0.0.1:"+port); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "443") {
+		t.Errorf("got %v, %v", res, err)
+	}
+	if _, err := New(Options{AnyPort: true}).Check(t.Context(), "https://8.8.8.8:8443"); err != nil {
+		t.Errorf("with AnyPort: %v", err)
+	}
+	if n := conns.Load(); n != 0 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
 func TestNameThatResolvesAnew(t *testing.T) {
 	port, conns := listen(t)
-	g := New(Options{Resolver: names(t, "8.8.8.8", "127.0.0.1")})
+	g := New(Options{AnyPort: true, Resolver: names(t, "8.8.8.8", "127.0.0.1")})
 	u := "https://client.example:" + port + "/"
 	if _, err := g.Check(t.Context(), u); err != nil {
 		t.Fatal(err)
