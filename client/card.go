@@ -58,8 +58,9 @@ func (e *InvalidCardError) Unwrap() []error { return []error{ErrCardInvalid, e.e
 // FetchCard reads the agent card that ref names (specification 8.2):
 //
 //   - a file, by its path or as a file:// URL. An existing file wins over a host of the same name.
-//   - a host, with or without a port, or an origin: the card is at [a2a.CardPath] there. A loopback host without a
-//     scheme is asked over http, any other over https.
+//   - a host, with or without a port, an origin, or an address that ends in a slash, such as that of one of several
+//     agents of a host: the card is at [a2a.CardPath] below it. A loopback host without a scheme is asked over http, any
+//     other over https.
 //   - the full URL of a card, which is used as it is.
 //
 // The card must be JSON of at most [MaxCard] bytes and arrive within 30 s; its media type does not matter. At most three
@@ -113,8 +114,8 @@ func resolve(ref string) (*url.URL, error) {
 	if full != ref && thisMachine(u.Hostname()) {
 		u.Scheme = "http"
 	}
-	if u.Path == "" || u.Path == "/" {
-		u.Path = a2a.CardPath
+	if u.Path == "" || strings.HasSuffix(u.Path, "/") {
+		u.Path = strings.TrimSuffix(u.Path, "/") + a2a.CardPath
 	}
 	u.Fragment = ""
 	return u, nil

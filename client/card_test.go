@@ -72,6 +72,7 @@ func TestFetchCardFrom(t *testing.T) {
 		{o.URL + "/", "Small", o.URL + a2a.CardPath},
 		{o.URL + "/?x=1", "Small", o.URL + a2a.CardPath + "?x=1"},
 		{o.URL + "/agents/a/card", "Small", o.URL + "/agents/a/card"},
+		{o.URL + "/agents/a/", "Small", o.URL + "/agents/a" + a2a.CardPath},
 		{"localhost:" + port, "Small", "http://localhost:" + port + a2a.CardPath}, // a folder of that name is no card
 		{"localhost:" + port + "/card", "Small", "http://localhost:" + port + "/card"},
 		{host, "File", file + "/" + host},

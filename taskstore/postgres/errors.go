@@ -17,6 +17,7 @@ import (
 var (
 	ErrUnreachable = errors.New("the database cannot be reached")
 	ErrDenied      = errors.New("the database refuses this user")
+	ErrNoSchema    = errors.New("this user may not make or use the tables")
 	ErrReadOnly    = errors.New("the database cannot be written")
 	ErrCorrupt     = errors.New("the database has what cannot be read")
 	ErrOldServer   = errors.New("the server is older than PostgreSQL 15")
@@ -25,7 +26,8 @@ var (
 	ErrUnknown     = errors.New("the connection was lost during a commit, which may have happened")
 	ErrClosed      = errors.New("the store is closed")
 
-	errURL = errors.New("it cannot be read")
+	errURL     = errors.New("it cannot be read")
+	errSetting = errors.New("a setting of the URL is unknown or wrong")
 )
 
 // passing are those that may be over soon: they are a [taskstore.ErrUnavailable] too.
@@ -33,13 +35,16 @@ var passing = []error{ErrUnreachable, ErrReadOnly, ErrFull, ErrUnknown}
 
 // advice says what to do about an error, in words that end its message.
 var advice = map[error]string{
-	ErrUnreachable: "see that the server runs and that the URL names it",
+	ErrUnreachable: "see that the server runs and that the URL names it, with an sslmode that the server has",
 	ErrDenied:      "see that the URL or the environment has the right user, password and database",
-	ErrReadOnly:    "let the URL name the primary server, not a standby (target_session_attrs=read-write)",
-	ErrOldServer:   "use PostgreSQL 15 or newer",
-	ErrNewer:       "run that version, or name another database",
-	ErrFull:        "make room on the server's disk; what was recorded can still be read",
-	errURL:         "want postgres://USER@HOST:PORT/DATABASE",
+	ErrNoSchema: "the tables are in the first schema of the search_path: one that is there and in which the role may create tables " +
+		"(CREATE SCHEMA parley AUTHORIZATION the role), and always of the same role",
+	ErrReadOnly:  "let the URL name the primary server, not a standby (target_session_attrs=read-write)",
+	ErrOldServer: "use PostgreSQL 15 or newer",
+	ErrNewer:     "run that version, or name another database",
+	ErrFull:      "make room on the server's disk; what was recorded can still be read",
+	errURL:       "want postgres://USER@HOST:PORT/DATABASE, and numbers in pool_max_conns and its like",
+	errSetting:   "what stands behind ? is libpq's, pgxpool's or PostgreSQL's own",
 }
 
 // trouble is an error of the database.
@@ -100,8 +105,12 @@ func kindOf(err error) error {
 		return nil
 	}
 	switch {
-	case strings.HasPrefix(pg.Code, "28"), pg.Code == "42501", pg.Code == "3D000": // authorization, privilege, no such database
+	case strings.HasPrefix(pg.Code, "28"), pg.Code == "3D000": // authorization, no such database
 		return ErrDenied
+	case pg.Code == "42501", pg.Code == "3F000", pg.Code == "42P01": // privilege, no such schema or table
+		return ErrNoSchema
+	case pg.Code == "42704", pg.Code == "22023": // of a setting: our statements have none
+		return errSetting
 	case pg.Code == "25006":
 		return ErrReadOnly
 	case pg.Code == "53100":

@@ -155,6 +155,7 @@ func TestOpenErrors(t *testing.T) {
 	c := need(t)
 	name := c.database(t)
 	good := c.URL(c.Dir, name)
+	c.Exec(t, name, "CREATE ROLE guest LOGIN PASSWORD '"+pgtest.Password+"'")
 	newer := c.database(t)
 	c.Exec(t, newer, "INSERT INTO parley_schema (version_id, is_applied) VALUES (9999, true)")
 	for what, x := range map[string]struct {
@@ -163,6 +164,10 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		"password":    {strings.Replace(good, pgtest.Password, "wr0ng&word", 1), ErrDenied},
 		"database":    {strings.Replace(good, name, "none", 1), ErrDenied},
+		"guest":       {good + " user=guest", ErrNoSchema},
+		"no schema":   {good + " search_path=nowhere", ErrNoSchema},
+		"setting":     {good + " foo=bar", errSetting},
+		"value":       {good + " statement_timeout=soon", errSetting},
 		"nobody":      {c.URL(t.TempDir(), name), ErrUnreachable},
 		"newer":       {c.URL(c.Dir, newer), ErrNewer},
 		"no URL":      {"postgres://parley:wr0ng&word@[/x", errURL},
