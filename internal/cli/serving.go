@@ -103,9 +103,11 @@ func (s *serving) newAgent(c *agentConfig) (*hosted, error) {
 // serve serves the agents until ctx ends. again reads the configuration anew.
 func (s *serving) serve(ctx context.Context, again func() (*serveCommand, error)) error {
 	name, shown := "parley", strconv.Itoa(len(s.agents))+" agents"
+	if len(s.agents) == 1 {
+		shown = s.agents[0].title()
+	}
 	if s.c.file.Agents == nil {
-		name = s.agents[0].title()
-		shown = name
+		name = shown
 	}
 	var err error
 	if s.o, err = observe(ctx, observeConfig{name: name, version: s.version(), listen: s.c.metrics, log: s.c.cfg.Log}); err != nil {
