@@ -1,8 +1,10 @@
 package taskstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/btree"
 
@@ -55,6 +57,25 @@ func (m *Memory) List(_ context.Context, q Query) (Page, error) {
 		page.Next = Cursor{Time: last.state.Task.Status.Timestamp, Task: last.id()}.Token(q)
 	}
 	return page, nil
+}
+
+// Scopes implements [Store].
+func (m *Memory) Scopes(_ context.Context, agent string, after *Scope, limit int) ([]Scope, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []Scope
+	for scope, s := range m.scopes {
+		if scope.Agent == agent && len(s.contexts) > 0 && (after == nil || compareScopes(scope, *after) > 0) {
+			out = append(out, scope)
+		}
+	}
+	slices.SortFunc(out, compareScopes)
+	return out[:min(limit, len(out))], nil
+}
+
+// compareScopes orders scopes of one agent.
+func compareScopes(a, b Scope) int {
+	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Owner, b.Owner))
 }
 
 // listContext sorts a context's tasks: contexts are small. It returns one task more than the page holds if

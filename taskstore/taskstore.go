@@ -221,6 +221,9 @@ type Store interface {
 	// ids, that nobody is at work on though somebody should be: those that never started, and those that a
 	// node holds whose process is gone. node is the caller's own, which is alive.
 	Unsettled(ctx context.Context, agent, node, after string, limit int) ([]Key, error)
+	// Scopes returns the scopes of the agent that have tasks, ordered by tenant and owner as bytes, at most limit of them, after
+	// the one that after says, which need not be there; nil: from the first. What it costs does not grow with the tasks.
+	Scopes(ctx context.Context, agent string, after *Scope, limit int) ([]Scope, error)
 	// Sent returns the message of this id that was taken, nil if none was or it has expired.
 	Sent(ctx context.Context, scope Scope, messageID string) (*Sent, error)
 	// Webhooks returns the webhooks of a task in the order of their ids.

@@ -103,6 +103,26 @@ func (s *Store) scopeID(ctx context.Context, key taskstore.Scope) (id int64, err
 	return id, err
 }
 
+// Scopes implements [taskstore.Store]. The order within a scope keeps the planner from reading the table of tasks for one
+// that has none.
+func (s *Store) Scopes(ctx context.Context, agent string, after *taskstore.Scope, limit int) (out []taskstore.Scope, err error) {
+	tenant, owner := []byte{}, []byte{}
+	if after != nil {
+		tenant, owner = []byte(after.Tenant), []byte(after.Owner+"\x00") // as bytes, nothing is between the two
+	}
+	err = s.query(ctx, func() { out = nil }, func(rows pgx.Rows) error {
+		var sc taskstore.Scope
+		err := rows.Scan((*text)(&sc.Agent), (*text)(&sc.Tenant), (*text)(&sc.Owner))
+		out = append(out, sc)
+		return err
+	}, scopesOf, []byte(agent), tenant, owner, limit)
+	return out, err
+}
+
+const scopesOf = `SELECT c.agent, c.tenant, c.owner FROM scopes c
+	CROSS JOIN LATERAL (SELECT 1 FROM tasks t WHERE t.scope = c.id ORDER BY t.status_ms LIMIT 1) one
+	WHERE c.agent = $1 AND (c.tenant, c.owner) >= ($2, $3) ORDER BY c.tenant, c.owner LIMIT $4`
+
 func (s *Store) keepScope(key taskstore.Scope, id int64) {
 	if id == 0 {
 		return

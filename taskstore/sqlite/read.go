@@ -84,6 +84,22 @@ func (s *Store) scopeID(c *conn, key taskstore.Scope) (id int64, err error) {
 	return id, c.scope.query(readInt(&id), key.Agent, key.Tenant, key.Owner)
 }
 
+// Scopes implements [taskstore.Store].
+func (s *Store) Scopes(ctx context.Context, agent string, after *taskstore.Scope, limit int) ([]taskstore.Scope, error) {
+	tenant, owner := "", ""
+	if after != nil {
+		tenant, owner = after.Tenant, after.Owner+"\x00" // as bytes, nothing is between the two
+	}
+	var out []taskstore.Scope
+	err := s.read(ctx, func(c *conn) error {
+		return c.scopes.query(func(row []driver.Value) error {
+			out = append(out, scopeKey(row))
+			return nil
+		}, agent, tenant, owner, int64(limit))
+	})
+	return out, err
+}
+
 // Task implements [taskstore.Store].
 func (s *Store) Task(ctx context.Context, key taskstore.Key, at int64) (snap taskstore.Snapshot, err error) {
 	s.mu.RLock()

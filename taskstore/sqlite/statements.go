@@ -11,7 +11,8 @@ type reads struct {
 	snapshot, front *stmt
 	// heads takes a JSON array of ids.
 	heads                             *stmt
-	scope, totals, values, waiting    *stmt
+	scope, scopes                     *stmt
+	totals, values, waiting           *stmt
 	listAll, listState, listContext   *stmt
 	countContext, countHours          *stmt
 	countMinutes, countInRange        *stmt
@@ -44,6 +45,10 @@ func (r *reads) sources() []source {
 				coalesce((SELECT max(generation) FROM log WHERE tid = t.tid), (SELECT generation FROM snapshots WHERE tid = t.tid))
 			FROM json_each(?) CROSS JOIN tasks t ON t.id = json_each.value JOIN scopes c ON c.id = t.scope`},
 		{&r.scope, "SELECT id FROM scopes WHERE agent = ? AND tenant = ? AND owner = ?"},
+		// The index of the scopes gives their order, and one look into tasks_list whether one has tasks.
+		{&r.scopes, `SELECT c.agent, c.tenant, c.owner FROM scopes c WHERE c.agent = ? AND (c.tenant, c.owner) >= (?, ?)
+				AND EXISTS (SELECT 1 FROM tasks t INDEXED BY tasks_list WHERE t.scope = c.id)
+			ORDER BY c.tenant, c.owner LIMIT ? + 0`},
 		{&r.totals, "SELECT state, n FROM totals WHERE scope = ?"},
 		{&r.values, "SELECT vals FROM contexts WHERE scope = ? AND id = ? AND used_ms > ?"},
 		{&r.waiting, `SELECT c.agent, c.tenant, c.owner, t.id

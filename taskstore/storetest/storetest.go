@@ -47,6 +47,7 @@ func Run(t *testing.T, open func(t *testing.T) taskstore.Store) {
 		{"Seize", testSeize},
 		{"SeizeLatched", testSeizeLatched},
 		{"Unsettled", testUnsettled},
+		{"Scopes", testScopes},
 		{"Request", testRequest},
 		{"Sent", testSent},
 		{"OneSent", testOneSent},

@@ -457,6 +457,89 @@ func testWebhooksForeign(t *testing.T, f *fixture) {
 	f.has("a", want)
 }
 
+// Whoever has tasks is found, once, in one order, with nothing left out at the end of a page; and whoever has none is not.
+func testScopes(t *testing.T, f *fixture) {
+	put := func(scope taskstore.Scope, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			k := taskstore.Key{Scope: scope, Task: id}
+			f.commit(taskstore.Change{Key: k, Create: true, Records: []taskstore.Record{taskRecord(k, "c-"+id, f.tick())}})
+		}
+	}
+	find := func(agent string, after *taskstore.Scope, limit int) []taskstore.Scope {
+		t.Helper()
+		page, err := f.s.Scopes(t.Context(), agent, after, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	if got := find("echo", nil, 10); len(got) > 0 {
+		t.Errorf("of an empty store: %+v", got)
+	}
+	want := []taskstore.Scope{ // as bytes: a NUL is before every letter, and é after them
+		{Agent: "echo"},
+		{Agent: "echo", Owner: "i\x00a"},
+		{Agent: "echo", Owner: "i\x00a\x00"},
+		{Agent: "echo", Owner: "i\x00ab"},
+		{Agent: "echo", Owner: "i\x00é"},
+		{Agent: "echo", Owner: "ia\x00a"},
+		{Agent: "echo", Tenant: "T2", Owner: "i\x00a"},
+		{Agent: "echo", Tenant: "t1"},
+		{Agent: "echo", Tenant: "t1", Owner: "i\x00a"},
+	}
+	for i := range want { // the last comes first
+		n := len(want) - 1 - i
+		put(want[n], fmt.Sprintf("t%d-1", n), fmt.Sprintf("t%d-2", n), fmt.Sprintf("t%d-3", n))
+	}
+	put(taskstore.Scope{Agent: "ech", Owner: "i\x00z"}, "other-1")
+	put(taskstore.Scope{Agent: "echo2", Tenant: "t0", Owner: "i\x00z"}, "other-2")
+	// A message that was answered at once has a scope and no task.
+	f.commit(taskstore.Change{Key: taskstore.Key{Scope: taskstore.Scope{Agent: "echo", Owner: "i\x00aa"}}, Sent: &taskstore.Sent{
+		MessageID: "m", Reply: []byte("{}"), Expires: time.Now().Add(time.Hour),
+	}})
+	for _, limit := range []int{1, 2, 4, len(want), 100} {
+		var got []taskstore.Scope
+		for after := (*taskstore.Scope)(nil); ; after = &got[len(got)-1] {
+			page := find("echo", after, limit)
+			if len(page) > limit {
+				t.Errorf("%d scopes, limit %d", len(page), limit)
+			}
+			if len(page) == 0 || len(got) > len(want) {
+				break
+			}
+			got = append(got, page...)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("by %d (-want +got):\n%s", limit, diff)
+		}
+	}
+	if got := find("echo", &taskstore.Scope{Agent: "echo", Owner: "i\x00aa"}, 1); len(got) != 1 || got[0] != want[3] {
+		t.Errorf("after one that is not there: %+v", got)
+	}
+	if got := find("echo2", nil, 10); len(got) != 1 || got[0].Tenant != "t0" {
+		t.Errorf("of another agent: %+v", got)
+	}
+	// Whose tasks are all forgotten has none.
+	for _, id := range []string{"t6-1", "t6-2", "t6-3", "t7-1"} {
+		k := taskstore.Key{Scope: want[6], Task: id}
+		if id == "t7-1" {
+			k.Scope = want[7]
+		}
+		f.commit(taskstore.Change{Key: k, Records: []taskstore.Record{statusRecord(k, a2a.TaskStateRejected, f.tick())}})
+	}
+	for more := true; more; {
+		gone, err := f.s.Expire(t.Context(), taskstore.Retention{Tasks: f.tick(), Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = gone.More
+	}
+	if diff := cmp.Diff(slices.Delete(slices.Clone(want), 6, 7), find("echo", nil, 100)); diff != "" {
+		t.Errorf("afterwards (-want +got):\n%s", diff)
+	}
+}
+
 func testOutbox(t *testing.T, f *fixture) {
 	put := func(k taskstore.Key, ids ...string) {
 		f.commit(taskstore.Change{Key: k, Create: true, Records: []taskstore.Record{taskRecord(k, "c", f.tick())}})
