@@ -45,9 +45,17 @@ func (c *Console) agent(next func(http.ResponseWriter, *http.Request, *Agent)) h
 	})
 }
 
-// serveProtocol serves the agent's operations, for the session's caller.
+// serveProtocol serves the agent's operations, for the session's caller; on the tasks of another only those that read.
 func (c *Console) serveProtocol(w http.ResponseWriter, r *http.Request, a *Agent) {
-	rest.NewHandler(a.Service, rest.Options{
+	svc := a.Service
+	if sessionOf(r.Context()).other != nil {
+		if a.Store == nil {
+			refuse(w, http.StatusNotFound, "the tasks of this agent are elsewhere")
+			return
+		}
+		svc = &reader{a.Store, a.scope(a.caller(r.Context()))}
+	}
+	rest.NewHandler(svc, rest.Options{
 		Prefix: Path + "api/agents/" + a.Name + "/a2a", Authenticate: a.authenticate, Log: c.opts.Log, MaxBody: maxMessage,
 	}).ServeHTTP(w, r)
 }
@@ -133,8 +141,7 @@ func serveLog(w http.ResponseWriter, r *http.Request, a *Agent) {
 }
 
 func (a *Agent) key(ctx context.Context, task string) taskstore.Key {
-	c := a.caller(ctx)
-	return taskstore.Key{Scope: taskstore.Scope{Agent: a.Name, Tenant: c.Tenant, Owner: c.Owner()}, Task: task}
+	return taskstore.Key{Scope: a.scope(a.caller(ctx)), Task: task}
 }
 
 // number reads a number, 0 or more, from the query; absent is 0.
@@ -171,6 +178,7 @@ type delivery struct {
 	Failure   string    `json:"failure"`   // empty: it went well
 	Done      bool      `json:"done"`
 	Exchange  int64     `json:"exchange,omitempty"` // on the wire
+	Caller    string    `json:"caller,omitempty"`   // for callerHeader, whose task it is; empty: it needs none
 
 	key taskstore.Key
 }
@@ -242,6 +250,7 @@ func withoutQuery(raw string) string {
 // webhook is a registration as the page gets it, without its secrets.
 type webhook struct {
 	Task      string     `json:"task"`
+	Caller    string     `json:"caller,omitempty"` // for callerHeader, whose task it is; empty: it needs none
 	ID        string     `json:"id"`
 	URL       string     `json:"url"`
 	Delivered int64      `json:"delivered"`
@@ -256,17 +265,18 @@ type webhook struct {
 // webhookPage is how many webhooks with something to deliver are shown, and of how many tasks all of them are.
 const webhookPage = 100
 
-// serveWebhooks answers with the webhooks of one task, or with those of the latest tasks and, to the operator, all that
-// have something to deliver; and with the attempts.
+// serveWebhooks answers with the webhooks of one task, or with those of the latest tasks and, to the operator who looks at
+// nobody else, all that have something to deliver; and with the attempts.
 func (c *Console) serveWebhooks(w http.ResponseWriter, r *http.Request, a *Agent) {
-	operator := sessionOf(r.Context()).caller == nil
+	s := sessionOf(r.Context())
+	operator := s.caller == nil && s.other == nil
 	task := r.URL.Query().Get("task")
 	mine := a.key(r.Context(), task)
 	deliveries := a.Deliveries.of(func(k taskstore.Key) bool {
 		return (task == "" || k.Task == task) && k.Agent == a.Name && (operator || k.Scope == mine.Scope)
 	})
-	if operator && a.Store == nil && c.opts.Wire != nil {
-		deliveries = wireDeliveries(c.opts.Wire, task)
+	for i := range deliveries {
+		deliveries[i].Caller = a.from(r.Context(), deliveries[i].key.Scope)
 	}
 	hooks, err := a.webhooks(r.Context(), mine, operator)
 	if errors.Is(err, taskstore.ErrNotFound) {
@@ -276,6 +286,9 @@ func (c *Console) serveWebhooks(w http.ResponseWriter, r *http.Request, a *Agent
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, "the webhooks cannot be read: "+err.Error())
 		return
+	}
+	if operator && a.Store == nil && c.opts.Wire != nil {
+		deliveries = wireDeliveries(c.opts.Wire, task)
 	}
 	reply(w, map[string]any{"webhooks": hooks, "deliveries": deliveries})
 }
@@ -291,7 +304,9 @@ func (a *Agent) webhooks(ctx context.Context, key taskstore.Key, operator bool) 
 			id := [2]string{h.Key.Task, h.Config.ID}
 			if !seen[id] {
 				seen[id] = true
-				out = append(out, shown(h))
+				one := shown(h)
+				one.Caller = a.from(ctx, h.Key.Scope)
+				out = append(out, one)
 			}
 		}
 	}

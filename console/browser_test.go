@@ -236,7 +236,13 @@ type stage struct {
 	page  string // the address that opens the console
 	base  string // of the console
 	token string
+	agent console.Agent
+
+	authenticate a2a.Authenticate // nil: the host asks nobody who calls
 }
+
+// operator is who the console is to a host that asks.
+var operator = a2a.Caller{Issuer: "console", Subject: "operator"}
 
 const scope = "agent" // the routing word of every agent here
 
@@ -260,6 +266,7 @@ func play(t *testing.T, a agent.Agent, change func(*parley.Config)) *stage {
 	if change != nil {
 		change(&cfg)
 	}
+	s.authenticate = cfg.Authenticate
 	if s.host, err = parley.New(cfg, a); err != nil {
 		t.Fatal(err)
 	}
@@ -277,9 +284,11 @@ func play(t *testing.T, a agent.Agent, change func(*parley.Config)) *stage {
 		hooks.Shutdown(ctx)
 		_ = s.wire.Close()
 	})
-	s.show(t, console.Agent{
-		Name: scope, Card: s.card, Service: s.host.Service(), Store: s.store, Deliveries: deliveries,
-	})
+	shown := console.Agent{Name: scope, Card: s.card, Service: s.host.Service(), Store: s.store, Deliveries: deliveries}
+	if s.authenticate != nil {
+		shown.Caller = operator
+	}
+	s.show(t, shown)
 	return s
 }
 
@@ -312,16 +321,23 @@ func (s *stage) card(ctx context.Context) (console.Card, error) {
 // show serves the console.
 func (s *stage) show(t *testing.T, a console.Agent) {
 	t.Helper()
-	s.token = console.NewToken()
-	c, err := console.New(console.Options{Agents: func() []console.Agent { return []console.Agent{a} }, Wire: s.wire, Token: s.token})
+	s.token, s.agent = console.NewToken(), a
+	s.base = s.serveConsole(t, console.Options{Token: s.token, Authenticate: s.authenticate})
+	s.page = s.base + "#token=" + s.token
+}
+
+// serveConsole serves a console of the agent and returns where.
+func (s *stage) serveConsole(t *testing.T, opts console.Options) string {
+	t.Helper()
+	opts.Agents, opts.Wire = func() []console.Agent { return []console.Agent{s.agent} }, s.wire
+	c, err := console.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(c)
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.CloseClientConnections)
-	s.base = srv.URL + console.Path
-	s.page = s.base + "#token=" + s.token
+	return srv.URL + console.Path
 }
 
 func listen(t *testing.T) net.Listener {
@@ -361,11 +377,14 @@ func (s *stage) recorded(t *testing.T, id int64) {
 // say sends a message over the wire, past the page.
 func (s *stage) say(t *testing.T, parts ...*a2a.Part) *a2a.Task {
 	t.Helper()
-	c, err := client.New(t.Context(), s.url, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := c.SendMessage(t.Context(), &a2a.SendMessageRequest{Message: &a2a.Message{Role: a2a.RoleUser, Parts: parts}})
+	return s.sayAs(t, "", "", parts...)
+}
+
+// sayAs does so for a caller with this key, in a new task or as the answer to one.
+func (s *stage) sayAs(t *testing.T, key, answers string, parts ...*a2a.Part) *a2a.Task {
+	t.Helper()
+	c := s.client(t, key)
+	res, err := c.SendMessage(t.Context(), &a2a.SendMessageRequest{Message: &a2a.Message{TaskID: answers, Role: a2a.RoleUser, Parts: parts}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,6 +393,20 @@ func (s *stage) say(t *testing.T, parts ...*a2a.Part) *a2a.Task {
 		t.Fatalf("got %+v, want a task", res)
 	}
 	return task
+}
+
+// client returns a client of the agent for a caller with this key; empty: one that shows none.
+func (s *stage) client(t *testing.T, key string) *client.Client {
+	t.Helper()
+	header := http.Header{}
+	if key != "" {
+		header.Set("X-API-Key", key)
+	}
+	c, err := client.New(t.Context(), s.url, client.Options{Header: header})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func (b *tab) allowClipboard() {

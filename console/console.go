@@ -131,6 +131,7 @@ func (c *Console) routes() {
 	const one = api + "agents/{agent}"
 	c.mux.Handle(one+"/a2a/", c.agent(c.serveProtocol))
 	c.mux.Handle("GET "+one+"/card", c.agent(serveCard))
+	c.mux.Handle("GET "+one+"/callers", c.agent(serveCallers))
 	c.mux.Handle("GET "+one+"/tasks/{task}/log", c.agent(serveLog))
 	c.mux.Handle("GET "+one+"/webhooks", c.agent(c.serveWebhooks))
 	c.mux.Handle("GET "+api+"wire", c.operator(c.serveWire))

@@ -27,6 +27,8 @@ func NewToken() string { return rand.Text() }
 type session struct {
 	caller  *a2a.Caller // nil: the operator
 	expires time.Time
+	// other is whose tasks the operator looks at, in one request; nil: whoever asks sees what is its own.
+	other *a2a.Caller
 }
 
 // sessions are those that are open, by the secret in their cookie.
@@ -95,13 +97,25 @@ func (c *Console) session(r *http.Request) (session, bool) {
 	return c.sessions.find(cookie.Value)
 }
 
-// known lets requests with a session through. Its context ends with the session.
+// known lets requests with a session through. Its context ends with the session. It alone reads callerHeader.
 func (c *Console) known(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, ok := c.session(r)
 		if !ok {
 			refuse(w, http.StatusUnauthorized, "open the console with the address that was printed, or with your credential")
 			return
+		}
+		if id := r.Header.Get(callerHeader); id != "" {
+			if s.caller != nil {
+				refuse(w, http.StatusForbidden, "only the operator sees other callers' tasks")
+				return
+			}
+			other, err := parseCaller(id)
+			if err != nil {
+				refuse(w, http.StatusBadRequest, callerHeader+": "+err.Error())
+				return
+			}
+			s.other = &other
 		}
 		ctx, cancel := context.WithDeadline(context.WithValue(r.Context(), sessionKey{}, s), s.expires)
 		defer cancel()
@@ -123,16 +137,24 @@ func (c *Console) operator(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// caller returns who the requester is to the agent.
-func (a *Agent) caller(ctx context.Context) a2a.Caller {
+// self returns who the requester is to the agent.
+func (a *Agent) self(ctx context.Context) a2a.Caller {
 	if c := sessionOf(ctx).caller; c != nil {
 		return *c
 	}
 	return a.Caller
 }
 
+// caller returns whose tasks a request is about: the requester's, or those that the operator looks at.
+func (a *Agent) caller(ctx context.Context) a2a.Caller {
+	if c := sessionOf(ctx).other; c != nil {
+		return *c
+	}
+	return a.self(ctx)
+}
+
 func (a *Agent) authenticate(ctx context.Context, info *a2a.CallInfo) error {
-	info.Caller = a.caller(ctx)
+	info.Caller = a.self(ctx)
 	return nil
 }
 
