@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/console"
@@ -278,5 +280,82 @@ func TestCallersCannotChoose(t *testing.T) {
 		if res := (&visitor{t: t, base: base}).signIn(s.token); (res.StatusCode == http.StatusNoContent) != (base == s.base) {
 			t.Errorf("%s: the token: %s", where, res.Status)
 		}
+	}
+}
+
+// By the keyboard the operator chooses a caller and opens its task, which it can follow and not change.
+func TestChooseCaller(t *testing.T) {
+	s := play(t, new(script.Agent), keyed)
+	s.sayAs(t, "evil", "", a2a.TextPart("of evil"))
+	v := &visitor{t: t, base: s.base}
+	v.signIn(s.token)
+	b := open(t, s.page)
+	b.view("Tasks")
+	b.shows(".rows.tasks", "There is no task")
+	b.shows(`select[aria-label="Caller"]`, evilName)
+	task := s.sayAs(t, "alice", "", park)
+	hook, err := s.client(t, "alice").CreateTaskPushNotificationConfig(t.Context(), &a2a.TaskPushNotificationConfig{TaskID: task.ID, URL: "http://127.0.0.1:1/hook"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, _ := v.callers()
+	b.click("button", "Refresh")
+	b.shows(`select[aria-label="Caller"]`, "alice (api-key, tenant t-alice)")
+	eval[bool](b, `(document.querySelector("select[aria-label=Caller]").focus(), true)`)
+	b.press("alice")
+	b.until(`document.querySelector("select[aria-label=Caller]").value === ` + js(by["alice"].ID))
+	b.shows(".tools", "1 task")
+	b.shows(".rows.tasks", "Well?")
+	b.press("\x1bj\r")
+
+	b.shows(".tools code", task.ID)
+	b.shows(".tools", "of alice (api-key, tenant t-alice): you can only look")
+	b.shows(".rows.log", "Input required")
+	b.click(".tools button", "Webhooks")
+	b.shows(".detail li", "http://127.0.0.1:1/hook")
+	if buttons := eval[string](b, `[...document.querySelectorAll("button")].filter((e) => e.checkVisibility()).map((e) => e.innerText).join("|")`); strings.Contains(buttons, "Cancel") ||
+		strings.Contains(buttons, "Go on") || strings.Contains(buttons, "Register") || strings.Contains(buttons, "Remove") {
+		t.Errorf("the buttons are %s", buttons)
+	}
+	s.sayAs(t, "alice", task.ID, a2a.TextPart("So be it"))
+	b.shows(".rows.log", "Completed")
+	b.run(chromedp.Reload())
+	b.shows(".rows.log", "You: So be it")
+	b.press("\x1b")
+	b.until(`location.hash.startsWith("#/tasks?caller=")`)
+	b.shows(".rows.tasks", "So be it")
+	b.until(`document.querySelector("select[aria-label=Caller]").value === ` + js(by["alice"].ID))
+
+	b.view("Webhooks")
+	b.shows(".hooklist li", "of alice (api-key, tenant t-alice)")
+	b.click(".hooklist a", "Task")
+	b.shows(".rows.log", "Completed")
+	if _, err := s.client(t, "alice").DeleteTaskPushNotificationConfig(t.Context(), &a2a.DeleteTaskPushNotificationConfigRequest{TaskID: task.ID, ID: hook.ID}); err != nil {
+		t.Fatal(err)
+	}
+
+	b.run(chromedp.EmulateViewport(400, 700))
+	b.view("Tasks")
+	b.choose("Caller", by[evilName].ID)
+	b.shows(".rows.tasks", "of evil")
+	b.quick()
+	if over := eval[int](b, `document.documentElement.scrollWidth`); over > 400 {
+		t.Errorf("the tasks are %d pixels wide on a screen of 400", over)
+	}
+	b.click(".rows.tasks .row", "Completed")
+	b.shows(".tools", evilName)
+	if over := eval[int](b, `document.documentElement.scrollWidth`); over > 400 {
+		t.Errorf("the task is %d pixels wide on a screen of 400", over)
+	}
+	if eval[bool](b, `"pwned" in window || !!document.querySelector("main img, main script")`) {
+		t.Error("the name of a caller became part of the page")
+	}
+	// Where there is one to choose from, there is no choice.
+	alone := open(t, play(t, new(script.Agent), nil).page)
+	alone.view("Tasks")
+	alone.shows(".rows.tasks", "There is no task")
+	alone.quick()
+	if eval[bool](alone, `document.querySelector("select[aria-label=Caller]").checkVisibility()`) {
+		t.Error("a choice of one")
 	}
 }

@@ -49,14 +49,18 @@ export const open = (token, headers = {}) => request('session', {
   method: 'POST', headers: { 'Content-Type': 'application/json', ...headers }, body: JSON.stringify({ token }),
 });
 
-/** a2a is a client of one agent. */
-export function a2a(name) {
+/** about returns the headers of a request about another caller's tasks, by the caller's id; '': about those of the session. */
+export const about = (caller) => (caller ? { 'Parley-Caller': caller } : {});
+
+/** a2a is a client of one agent. On another caller's tasks it can only read. */
+export function a2a(name, caller = '') {
   const base = `agents/${name}/a2a/`;
-  const headers = { 'A2A-Version': '1.0', 'Content-Type': 'application/json', Accept: 'application/json' };
+  const plain = { 'A2A-Version': '1.0', Accept: 'application/json', ...about(caller) };
+  const headers = { ...plain, 'Content-Type': 'application/json' };
   const id = encodeURIComponent;
   const call = async (method, path, body, options = {}) => {
     const res = await request(base + path, {
-      method, headers: body === undefined ? { 'A2A-Version': '1.0', Accept: 'application/json' } : headers,
+      method, headers: body === undefined ? plain : headers,
       body: body === undefined ? undefined : JSON.stringify(body), ...options,
     });
     const text = await res.text();

@@ -100,6 +100,21 @@ export function words(parts, limit = 200) {
   return out.replace(/\s+/g, ' ').trim().slice(0, limit);
 }
 
+/** who says whose tasks they are: of a caller as it is listed, or of one by its id. What could hide in a name shows. */
+export function who(caller) {
+  const c = typeof caller === 'string' ? Object.fromEntries(new URLSearchParams(caller)) : caller;
+  if (c.own) return 'The console’s own';
+  const vouched = [c.issuer, c.tenant && `tenant ${c.tenant}`].filter(Boolean).join(', ');
+  const name = c.issuer || c.subject ? c.subject : 'Anonymous';
+  return (vouched ? `${name} (${vouched})` : name).replace(/[\p{Cc}\p{Cf}]/gu, '\uFFFD');
+}
+
+/** place returns a view, for a caller if one is named. */
+export const place = (view, caller) => (caller ? `${view}?caller=${encodeURIComponent(caller)}` : view);
+
+/** taskPlace returns where a task is shown. */
+export const taskPlace = (id, caller) => place(`task/${encodeURIComponent(id)}`, caller);
+
 const quote = (s) => `'${String(s).replaceAll("'", `'\\''`)}'`;
 
 // Headers that curl makes by itself, or that only the connection of then had.

@@ -41,7 +41,7 @@ function offered() {
 function viewOf(name) {
   const key = name === 'wire' ? 'wire' : `${agent.name}/${name}`; // the wire is of all agents
   if (!made.has(key)) {
-    made.set(key, all[name][1]({ agent, go, hint: changed, wire: about.wire }));
+    made.set(key, all[name][1]({ agent, go, hint: changed, wire: about.wire, operator: about.operator }));
   }
   return made.get(key);
 }

@@ -1,17 +1,22 @@
 // One task as the timeline of its log.
 
-import { a2a, get } from './api.js';
+import { a2a, about, get } from './api.js';
 import { button, copy, fill, h, Rows, toast } from './dom.js';
-import { ended, size, when } from './format.js';
+import { ended, place, size, when, who } from './format.js';
 import { Artifact, json, message, state } from './parts.js';
 import { line } from './tasks.js';
+import { progress, stands as hookStands } from './webhooks.js';
 
-/** taskView shows one task of one agent. */
+/** taskView shows one task of one agent. Another caller's is only read. */
 export function taskView({ agent, go, wire }) {
-  const service = a2a(agent.name);
+  let whose = ''; // the id of the caller whose task it is
+  let service = a2a(agent.name);
   const sign = h('span');
   const name = h('code');
   const cancel = button('Cancel', stop, { hidden: true });
+  const goOn = button('Go on in the conversation', () => go(`conversation/${encodeURIComponent(id)}`));
+  const owner = h('span.muted');
+  const back = () => go(place('tasks', whose));
   const wrong = h('span.error', { role: 'alert' });
   const detail = h('div.detail', { tabindex: -1, role: 'region', 'aria-label': 'Detail' });
   const rows = new Rows({
@@ -23,15 +28,20 @@ export function taskView({ agent, go, wire }) {
     open: (e) => one(e),
   });
   const split = h('div.split', rows.el, detail);
-  const el = h('div.view', h('div.tools.first', button('← Tasks', () => go('tasks')), sign, name, wrong), h('div.tools',
-    button('The task as it is', () => whole()), button('Go on in the conversation', () => go(`conversation/${encodeURIComponent(id)}`)),
+  const el = h('div.view', h('div.tools.first', button('← Tasks', back), sign, name, owner, wrong), h('div.tools',
+    button('The task as it is', () => whole()), goOn,
     agent.webhooks && button('Webhooks', hooks), wire && button('On the wire', () => go(`wire?q=${encodeURIComponent(id)}`)), cancel), split);
   let [id, task, following, reading, again] = ['', null, null, false, false];
 
-  async function show(wanted) {
+  async function show(wanted, query) {
     rows.el.focus();
-    if (wanted === id) return catchUp();
+    const caller = query.get('caller') ?? '';
+    if (wanted === id && caller === whose) return catchUp();
     id = wanted;
+    whose = caller;
+    service = a2a(agent.name, whose);
+    owner.textContent = whose && `of ${who(whose)}: you can only look`;
+    goOn.hidden = whose !== '';
     name.textContent = id;
     task = null;
     following?.abort();
@@ -59,7 +69,7 @@ export function taskView({ agent, go, wire }) {
 
   function stands(s) {
     fill(sign, state(s));
-    cancel.hidden = !s || ended(s);
+    cancel.hidden = whose !== '' || !s || ended(s);
   }
 
   // The log is read from where it was left; a hint that comes meanwhile has it read once more.
@@ -75,7 +85,7 @@ export function taskView({ agent, go, wire }) {
       for (let more = true; more || again;) {
         again = false;
         const after = rows.items.at(-1)?.generation ?? 0;
-        const page = await get(`agents/${agent.name}/tasks/${encodeURIComponent(mine)}/log?after=${after}`);
+        const page = await get(`agents/${agent.name}/tasks/${encodeURIComponent(mine)}/log?after=${after}`, { headers: about(whose) });
         if (mine !== id) break;
         more = page.more;
         if (page.records.length) {
@@ -153,6 +163,7 @@ export function taskView({ agent, go, wire }) {
 
   async function hooks() {
     split.classList.add('open');
+    if (whose) return othersHooks();
     const url = h('input', { type: 'url', 'aria-label': 'Address of the webhook', placeholder: 'https://hooks.example/a2a', size: 34 });
     const say = h('p.error', { role: 'alert' });
     const list = h('ul.plain');
@@ -181,6 +192,19 @@ export function taskView({ agent, go, wire }) {
     await draw();
   }
 
+  async function othersHooks() {
+    const list = h('ul.plain');
+    const say = h('p.error', { role: 'alert' });
+    fill(detail, h('div.tools', button('Close', close)), h('h3', 'Webhooks of this task'), list, say);
+    try {
+      const { webhooks } = await get(`agents/${agent.name}/webhooks?task=${encodeURIComponent(id)}`, { headers: about(whose) });
+      fill(list, webhooks.length ? webhooks.map((w) => h('li', h('div.line', h('code', w.url), hookStands(w)), progress(w)))
+        : h('li.muted', 'No webhook is registered for this task.'));
+    } catch (e) {
+      say.textContent = e.message;
+    }
+  }
+
   function close() {
     split.classList.remove('open');
     whole(false);
@@ -189,7 +213,7 @@ export function taskView({ agent, go, wire }) {
 
   return {
     el, show, list: rows, hide: () => {},
-    escape: () => (split.classList.contains('open') ? close() : go('tasks')),
+    escape: () => (split.classList.contains('open') ? close() : back()),
     changed: (what) => { if (what === 'tasks') catchUp(); },
   };
 }

@@ -1,13 +1,18 @@
-// The caller's tasks, those with the newest status first, as they change.
+// The caller's tasks, those with the newest status first, as they change. The operator may look at another caller's.
 
-import { a2a } from './api.js';
-import { button, h, later, Rows } from './dom.js';
-import { short, states, stateWords, when, words } from './format.js';
+import { a2a, get } from './api.js';
+import { button, fill, h, later, Rows } from './dom.js';
+import { short, states, stateWords, taskPlace, when, who, words } from './format.js';
 import { state } from './parts.js';
 
+// Callers that are offered; and milliseconds for which they are not asked for anew because a task changed.
+const [most, fresh] = [10000, 5000];
+
 /** tasksView lists the tasks of one agent. */
-export function tasksView({ agent, go }) {
-  const service = a2a(agent.name);
+export function tasksView({ agent, go, operator }) {
+  let whose = ''; // the id of the caller whose tasks they are
+  let service = a2a(agent.name);
+  const caller = h('select', { 'aria-label': 'Caller', hidden: true, onchange: () => { choose(caller.value); load(); } });
   const status = h('select', { 'aria-label': 'State', onchange: () => load() }, h('option', { value: '' }, 'Any state'),
     states.map((s) => h('option', { value: `TASK_STATE_${s}` }, stateWords(s)[0])));
   const context = h('input', { type: 'search', 'aria-label': 'Context', placeholder: 'Context id', oninput: () => soon() });
@@ -16,11 +21,49 @@ export function tasksView({ agent, go }) {
   const rows = new Rows({
     label: 'Tasks', kind: 'tasks', empty: 'There is no task. Say something to the agent in the conversation.', columns: [['State', ''], ['What was said last', ''], ['Context', 'mono wide'], ['Since', 'num']],
     cells: (t) => [state(t.status?.state), words(t.status?.message?.parts) || words(t.history?.at(-1)?.parts) || t.id, t.contextId, when(t.status?.timestamp)],
-    open: (t) => go(`task/${encodeURIComponent(t.id)}`),
+    open: (t) => go(taskPlace(t.id, whose)),
     end: later(() => more()),
   });
-  const el = h('div.view', h('div.tools', status, context, button('Refresh', () => load()), count, wrong), h('div.split', rows.el));
+  const el = h('div.view', h('div.tools', caller, status, context, button('Refresh', () => { load(); callers(); }), count, wrong), h('div.split', rows.el));
   let [next, loading, timer, turn] = ['', false, 0, 0];
+  let [asked, offered] = [0, ''];
+
+  function choose(id) {
+    if (id === whose) return;
+    whose = id;
+    service = a2a(agent.name, whose);
+    turn++; // what is on its way is another's
+    next = '';
+    rows.set([], -1);
+    count.textContent = '';
+  }
+
+  // Whose tasks there are. A list of one is no choice.
+  async function callers() {
+    if (!operator || !agent.log) return;
+    asked = Date.now();
+    const all = [];
+    try {
+      for (let after = null; after !== '' && all.length < most;) {
+        const page = await get(`agents/${agent.name}/callers${after ? `?after=${encodeURIComponent(after)}` : ''}`);
+        all.push(...page.callers);
+        after = page.next;
+      }
+    } catch (e) {
+      wrong.textContent = e.message;
+      return;
+    }
+    const now = JSON.stringify(all);
+    if (now !== offered) {
+      offered = now;
+      fill(caller, all.map((c) => h('option', { value: c.id }, who(c))), all.length >= most && h('option', { disabled: true }, 'There are more'));
+    }
+    if (!all.some((c) => c.id === whose) && ![...caller.options].some((o) => o.value === whose)) {
+      caller.append(h('option', { value: whose }, who(whose)));
+    }
+    caller.value = whose;
+    caller.hidden = caller.options.length < 2;
+  }
 
   function soon() {
     clearTimeout(timer);
@@ -71,8 +114,17 @@ export function tasksView({ agent, go }) {
 
   return {
     el, list: rows, search: () => context.focus(),
-    show: () => { load(); rows.el.focus(); },
-    changed: (what) => { if (what === 'tasks') soon(); },
+    show: (_, query) => {
+      if (query.has('caller')) choose(query.get('caller'));
+      load();
+      callers();
+      rows.el.focus();
+    },
+    changed: (what) => {
+      if (what !== 'tasks') return;
+      soon();
+      if (Date.now() - asked > fresh) callers();
+    },
   };
 }
 

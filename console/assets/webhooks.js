@@ -2,7 +2,7 @@
 
 import { get } from './api.js';
 import { fill, h, Rows } from './dom.js';
-import { when } from './format.js';
+import { taskPlace, when, who } from './format.js';
 
 /** webhooksView shows the webhooks of one agent. */
 export function webhooksView({ agent, go }) {
@@ -11,7 +11,7 @@ export function webhooksView({ agent, go }) {
   const rows = new Rows({
     label: 'Attempts', kind: 'hooks', empty: 'Nothing was delivered yet.', columns: [['Time', ''], ['Result', ''], ['Address', 'mono wide'], ['What', '']],
     cells: (d) => [when(d.time), sign(d), d.url, d.failure || (d.exchange ? `exchange ${d.exchange}` : `delivered up to entry ${d.delivered}`)],
-    open: (d) => go(d.exchange ? `wire/${d.exchange}` : `task/${encodeURIComponent(d.task)}`),
+    open: (d) => go(d.exchange ? `wire/${d.exchange}` : taskPlace(d.task, d.caller)),
   });
   const el = h('div.view', h('div.tools', h('h2', 'Webhooks'), wrong), h('section.hooklist', list),
     h('div.tools', h('h3', 'Attempts, the latest first')), h('div.split', rows.el));
@@ -34,10 +34,7 @@ export function webhooksView({ agent, go }) {
   }
 
   const hook = (w) => h('li', h('div.line', h('code', w.url), stands(w),
-    h('a.end', { href: `#/task/${encodeURIComponent(w.task)}` }, 'Task')),
-  h('div.muted', `delivered up to entry ${w.delivered}`, w.attempts > 0 && `, ${w.attempts} attempts failed in a row`,
-    w.due && `, the next ${when(w.due)}`, w.scheme && `, with ${w.scheme} credentials`, w.token && ', with a token'),
-  w.failure && h('div.error', w.failure));
+    h('a.end', { href: `#/${taskPlace(w.task, w.caller)}` }, 'Task')), progress(w, w.caller && `of ${who(w.caller)}, `));
 
   return {
     el, list: rows,
@@ -46,7 +43,13 @@ export function webhooksView({ agent, go }) {
   };
 }
 
-function stands(w) {
+/** progress says how far a webhook has come. */
+export const progress = (w, first) => [h('div.muted', first, `delivered up to entry ${w.delivered}`,
+  w.attempts > 0 && `, ${w.attempts} attempts failed in a row`, w.due && `, the next ${when(w.due)}`,
+  w.scheme && `, with ${w.scheme} credentials`, w.token && ', with a token'), w.failure && h('div.error', w.failure)];
+
+/** stands makes the sign of a webhook. */
+export function stands(w) {
   const [tone, text] = w.done && w.failure ? ['bad', 'Given up'] : w.done ? ['good', 'Finished']
     : w.attempts ? ['warn', 'Tries again'] : ['work', 'Delivers'];
   return h('span.state', { 'data-tone': tone }, text);
