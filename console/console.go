@@ -35,8 +35,8 @@ type Options struct {
 	Agents func() []Agent
 	// Wire is what a tap recorded; nil: there is no such view. Only operators see it: it has what all callers said.
 	Wire *tap.Recorder
-	// Token makes an operator of whoever has it: at least 128 random bits as text. Empty: there is no operator. It is
-	// meant for a console at loopback; [NewToken] makes one.
+	// Token makes an operator of whoever has it: at least 128 random bits as text. Empty: there is no operator. An operator
+	// reads the tasks of every caller that an agent's Store has. It is meant for a console at loopback; [NewToken] makes one.
 	Token string
 	// Authenticate lets callers of the agents in by their own credentials. They see what is theirs and no more. Nil: only
 	// the Token does.
@@ -59,7 +59,8 @@ type Agent struct {
 	Service a2a.Service
 	// Caller is who the operator is to the Service. The zero Caller is right where nobody asks who calls.
 	Caller a2a.Caller
-	// Store has the agent's tasks under its Name: their logs and webhooks. Nil for an agent elsewhere.
+	// Store has the agent's tasks under its Name: their logs and webhooks, and for the operator those of other callers. Nil
+	// for an agent elsewhere.
 	Store taskstore.Store
 	// Deliveries are the attempts to deliver to webhooks; nil: they are not shown.
 	Deliveries *Deliveries
