@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -358,4 +361,47 @@ func TestChooseCaller(t *testing.T) {
 	if eval[bool](alone, `document.querySelector("select[aria-label=Caller]").checkVisibility()`) {
 		t.Error("a choice of one")
 	}
+}
+
+// More callers than one answer has are all listed, each once, and all can be chosen.
+func TestManyCallers(t *testing.T) {
+	s := play(t, new(script.Agent), keyed)
+	const many = 1100
+	for n := range many {
+		owner := a2a.Caller{Issuer: "i", Subject: fmt.Sprintf("s%04d", n)}.Owner()
+		id := fmt.Sprintf("task-%d", n)
+		if _, err := s.store.Commit(t.Context(), taskstore.Change{
+			Key: taskstore.Key{Scope: taskstore.Scope{Agent: scope, Owner: owner}, Task: id}, Create: true,
+			Records: []taskstore.Record{{Entry: a2a.Entry{Event: &a2a.Task{
+				ID: id, ContextID: "c", Status: a2a.TaskStatus{State: a2a.TaskStateCompleted, Timestamp: time.Now()},
+			}}}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := &visitor{t: t, base: s.base}
+	v.signIn(s.token)
+	var got []string
+	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
+		_, body := v.do("GET", "api/agents/agent/callers?after="+url.QueryEscape(after), "")
+		var page struct {
+			Callers []listed
+			Next    string
+		}
+		if err := json.Unmarshal([]byte(body), &page); err != nil || pages > 3 {
+			t.Fatalf("page %d: %v: %.300s", pages, err, body)
+		}
+		for _, c := range page.Callers {
+			got = append(got, c.Subject)
+		}
+		after = page.Next
+	}
+	if len(got) != many+1 || got[0] != "operator" || got[1] != "s0000" || got[many] != "s1099" || !slices.IsSorted(got[1:]) {
+		t.Errorf("%d callers, from %q to %q", len(got), got[0], got[len(got)-1])
+	}
+	b := open(t, s.page)
+	b.view("Tasks")
+	b.until(fmt.Sprintf(`document.querySelector("select[aria-label=Caller]").options.length === %d`, many+1))
+	b.choose("Caller", "issuer=i&subject=s1099&tenant=")
+	b.shows(".tools", "1 task")
 }
