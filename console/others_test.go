@@ -92,8 +92,11 @@ func TestOperatorSeesOthers(t *testing.T) {
 	}
 	by, list := v.callers()
 	want := []listed{
-		{Issuer: "console", Subject: "operator", Own: true}, {Anonymous: true}, {Issuer: "api-key", Subject: evilName},
-		{Issuer: "api-key", Subject: "alice", Tenant: "t-alice"}, {Issuer: "api-key", Subject: "carol", Tenant: "t-carol"},
+		{Issuer: "console", Subject: "operator", Own: true},
+		{Anonymous: true},
+		{Issuer: "api-key", Subject: evilName},
+		{Issuer: "api-key", Subject: "alice", Tenant: "t-alice"},
+		{Issuer: "api-key", Subject: "carol", Tenant: "t-carol"},
 	}
 	if !slices.Equal(list, want) {
 		t.Errorf("the callers are\n%+v, want\n%+v", list, want)
