@@ -41,6 +41,9 @@ type Options struct {
 	// Authenticate lets callers of the agents in by their own credentials. They see what is theirs and no more. Nil: only
 	// the Token does.
 	Authenticate a2a.Authenticate
+	// Valid is asked at each request of a session whether the credential that opened it is still good, as auth's
+	// Authenticator.Valid says it: ErrUnauthenticated ends the session. Nil: it lasts until the credential expires.
+	Valid func(context.Context) error
 	// Hosts are names, without a port, by which the console is reached besides loopback addresses and localhost.
 	Hosts []string
 	// Secure says that the console is reached over TLS, so that its cookie goes no other way.

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -395,5 +396,56 @@ func TestLogLeavesOut(t *testing.T) {
 	}
 	if cut == 0 || len(body) > 10<<10 {
 		t.Errorf("%d of %d records are cut, in %d bytes", cut, len(log.Records), len(body))
+	}
+}
+
+// vouching is a service that hears with which key it is called.
+type vouching struct {
+	a2a.Service
+	key string
+}
+
+func (s *vouching) ListTasks(ctx context.Context, _ *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
+	s.key = a2a.CallInfoFrom(ctx).Header.Get("X-API-Key")
+	return &a2a.ListTasksResponse{}, nil
+}
+
+// TestCredentialOfSession: whoever serves gets the credential that opened the session, to ask for it again while a stream
+// lasts, and the session ends when the credential does.
+func TestCredentialOfSession(t *testing.T) {
+	var revoked atomic.Bool
+	good := func(_ context.Context, info *a2a.CallInfo) error {
+		if info.Header.Get("X-API-Key") != "alice" || revoked.Load() {
+			return a2a.Errorf(a2a.ErrUnauthenticated, "who are you?")
+		}
+		info.Caller = a2a.Caller{Issuer: "api-key", Subject: "alice"}
+		return nil
+	}
+	svc := &vouching{}
+	c, err := console.New(console.Options{
+		Agents:       func() []console.Agent { return []console.Agent{{Name: scope, Service: svc}} },
+		Authenticate: good, Valid: func(ctx context.Context) error { return good(ctx, a2a.CallInfoFrom(ctx)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(c)
+	t.Cleanup(srv.Close)
+	v := &visitor{t: t, base: srv.URL + console.Path}
+	v.signIn("", "X-API-Key", "alice")
+	list := func() int {
+		res, _ := v.do("GET", "api/agents/"+scope+"/a2a/tasks", "", "A2A-Version", "1.0")
+		return res.StatusCode
+	}
+	if got := list(); got != http.StatusOK || svc.key != "alice" {
+		t.Errorf("%d, called with %q", got, svc.key)
+	}
+	revoked.Store(true)
+	if got := list(); got != http.StatusUnauthorized {
+		t.Errorf("after the credential was revoked: %d", got)
+	}
+	revoked.Store(false)
+	if got := list(); got != http.StatusUnauthorized {
+		t.Errorf("the session that ended: %d", got)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -26,6 +28,7 @@ func NewToken() string { return rand.Text() }
 // session is somebody who has shown a token or a credential.
 type session struct {
 	caller  *a2a.Caller // nil: the operator
+	header  http.Header // with the credential of the caller
 	expires time.Time
 	// other is whose tasks the operator looks at, in one request; nil: whoever asks sees what is its own.
 	other *a2a.Caller
@@ -97,10 +100,23 @@ func (c *Console) session(r *http.Request) (session, bool) {
 	return c.sessions.find(cookie.Value)
 }
 
+// valid reports whether the credential of a session is still good, as far as that can be known now.
+func (c *Console) valid(r *http.Request, s session) bool {
+	if s.caller == nil || c.opts.Valid == nil {
+		return true
+	}
+	info := &a2a.CallInfo{Binding: a2a.BindingREST, Header: s.header, Peer: r.RemoteAddr, Caller: *s.caller}
+	return !errors.Is(c.opts.Valid(a2a.WithCallInfo(r.Context(), info)), a2a.ErrUnauthenticated)
+}
+
 // known lets requests with a session through. Its context ends with the session. It alone reads callerHeader.
 func (c *Console) known(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s, ok := c.session(r)
+		if ok && !c.valid(r, s) {
+			c.endSession(w, r)
+			ok = false
+		}
 		if !ok {
 			refuse(w, http.StatusUnauthorized, "open the console with the address that was printed, or with your credential")
 			return
@@ -153,8 +169,15 @@ func (a *Agent) caller(ctx context.Context) a2a.Caller {
 	return a.self(ctx)
 }
 
+// authenticate says who calls, and hands the credential on with which the session was opened: whoever serves asks for it again
+// while a stream lasts.
 func (a *Agent) authenticate(ctx context.Context, info *a2a.CallInfo) error {
 	info.Caller = a.self(ctx)
+	if s := sessionOf(ctx); s.header != nil {
+		header := s.header.Clone()
+		maps.Copy(header, info.Header)
+		info.Header = header
+	}
 	return nil
 }
 
@@ -184,7 +207,8 @@ func (c *Console) openSession(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusUnauthorized, err.Error())
 			return
 		}
-		s.caller = &caller
+		s.caller, s.header = &caller, r.Header.Clone()
+		s.header.Del("Cookie")
 		if !caller.Expiry.IsZero() && caller.Expiry.Before(s.expires) {
 			s.expires = caller.Expiry
 		}
@@ -209,11 +233,15 @@ func (c *Console) credential(r *http.Request, token string) (a2a.Caller, error) 
 }
 
 func (c *Console) closeSession(w http.ResponseWriter, r *http.Request) {
+	c.endSession(w, r)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (c *Console) endSession(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie(cookieName(r)); err == nil {
 		c.sessions.remove(cookie.Value)
 	}
 	c.setCookie(w, r, "", -1)
-	w.WriteHeader(http.StatusNoContent)
 }
 
 func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {

@@ -19,6 +19,7 @@ import (
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agentcard"
+	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/client"
 	"github.com/parley-a2a/parley/console"
 	"github.com/parley-a2a/parley/tap"
@@ -125,6 +126,16 @@ func (c *consoleConfig) log() *slog.Logger {
 // operator is who the console is to a host that knows its callers: somebody of its own, whose tasks are its own.
 var operator = a2a.Caller{Issuer: "console", Subject: "operator"}
 
+// exceptOperator is check for all callers but the console's operator, who has no credential: the console vouches for it.
+func exceptOperator(check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if info := a2a.CallInfoFrom(ctx); info != nil && info.Caller.Owner() == operator.Owner() {
+			return nil
+		}
+		return check(ctx)
+	}
+}
+
 // hostConsole is a host of this process as its console shows it. The store is the one that its webhooks are delivered from,
 // and deliveries watches it; cfg is the host's. keys returns those that sign the card now.
 func hostConsole(host *parley.Host, cfg *parley.Config, deliveries *console.Deliveries, keys func() ([]*agentcard.Key, error)) console.Agent {
@@ -172,12 +183,13 @@ func (s *serving) console(ctx context.Context) (stop func(), err error) {
 	c := s.c
 	opts := console.Options{Agents: s.shown, Wire: s.wire, Log: c.cfg.Log}
 	if c.auth != nil { // whether callers are asked does not change, who asks may
-		opts.Authenticate = func(ctx context.Context, info *a2a.CallInfo) error {
+		now := func() *auth.Authenticator {
 			s.mu.Lock()
-			now := s.c.auth
-			s.mu.Unlock()
-			return now.Authenticate(ctx, info)
+			defer s.mu.Unlock()
+			return s.c.auth
 		}
+		opts.Authenticate = func(ctx context.Context, info *a2a.CallInfo) error { return now().Authenticate(ctx, info) }
+		opts.Valid = func(ctx context.Context) error { return now().Valid(ctx) }
 	}
 	return c.console.start(ctx, consoleConfig{
 		Options: opts, tls: c.cfg.TLS, behindTLS: c.cfg.BehindTLS, publicURL: c.cfg.PublicURL, out: c.app.out,

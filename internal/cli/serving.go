@@ -305,6 +305,7 @@ func (s *serving) configure(c *serveCommand, a *hosted, cfg *parley.Config) erro
 		if s.audit != nil {
 			cfg.Authenticate = s.audit.Authenticate(cfg.Authenticate)
 		}
+		cfg.Rates.Check = exceptOperator(c.auth.Valid)
 	}
 	cfg.Wrap, err = s.wrap(c, a)
 	return err
