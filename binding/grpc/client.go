@@ -31,13 +31,20 @@ const MaxResponse = 64 << 20
 // grpc:// before it; a port that is missing is 443. It connects when it is first used.
 //
 // Loopback addresses (127.0.0.0/8, ::1, localhost) are spoken to in plaintext, unless https:// stands before them. All
-// others are spoken to over TLS 1.3 with the roots of the system, whatever the prefix says. Options in opts win.
+// others are spoken to over TLS 1.3 with the roots of the system, whatever the prefix says; [WithTLS] has other settings.
+// Options in opts win.
 func Dial(target string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	addr, err := address(target)
 	if err != nil {
 		return nil, err
 	}
-	creds := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13})
+	settings := &tls.Config{MinVersion: tls.VersionTLS13}
+	for _, o := range opts {
+		if with, ok := o.(withTLS); ok {
+			settings = with.config
+		}
+	}
+	creds := credentials.NewTLS(settings)
 	if loopback(addr) && !strings.HasPrefix(strings.ToLower(target), "https://") {
 		creds = insecure.NewCredentials()
 	}
@@ -46,6 +53,15 @@ func Dial(target string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithDisableServiceConfig(), // no retries that whoever answers DNS asks for
 	}, opts...)...)
+}
+
+// WithTLS returns an option of [Dial], which others ignore: the settings for TLS where a target is spoken to over it,
+// such as other roots or a certificate of the client. Which targets those are it does not change.
+func WithTLS(config *tls.Config) grpc.DialOption { return withTLS{config: config.Clone()} }
+
+type withTLS struct {
+	grpc.EmptyDialOption
+	config *tls.Config
 }
 
 // address returns the host:port of a target.

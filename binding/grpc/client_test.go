@@ -106,6 +106,9 @@ func TestTLSBeyondLoopback(t *testing.T) {
 		{"TLS 1.3 by the caller's choice", &tls.Config{Certificates: []tls.Certificate{cert}}, []grpc.DialOption{
 			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})),
 		}, ""},
+		{"TLS 1.3 with other roots", &tls.Config{Certificates: []tls.Certificate{cert}}, []grpc.DialOption{
+			WithTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}),
+		}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/xml"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/auth"
 )
 
 // conform runs parley conformance.
@@ -89,4 +93,20 @@ func TestConformanceUsage(t *testing.T) {
 	}
 	conform(t, "--list", "--level", "must").wants(t, 0, "send-blocking", "")
 	conform(t, "http://127.0.0.1:1").wants(t, 3, "", "Error:")
+}
+
+// TestConformanceTLS: the run speaks gRPC as every other command does, also with settings for TLS of its own.
+func TestConformanceTLS(t *testing.T) {
+	home(t)
+	ca := newAuthority(t)
+	cert, key := ca.issue(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	config, err := auth.ServerTLS(auth.ServerTLSOptions{CertFile: cert, KeyFile: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serveUntilEnd(t, parley.Config{Name: "Sealed", TLS: config}, says("hi"))
+	for _, trust := range [][]string{{"--ca-cert", ca.file}, {"--insecure"}} {
+		args := append([]string{url, "--transport", a2a.BindingGRPC, "--only", "version-*"}, trust...)
+		conform(t, args...).wants(t, 0, "3 pass, 0 fail, ", "")
+	}
 }

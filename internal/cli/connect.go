@@ -21,12 +21,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/parley-a2a/parley/a2a"
+	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
 	"github.com/parley-a2a/parley/client"
 	ext "github.com/parley-a2a/parley/extension"
 )
@@ -42,8 +41,7 @@ type network struct {
 	keyURL *url.URL // the interface that takes key
 	key    url.Values
 
-	login  *boundToken // nil: there is none
-	secure []string    // addresses of gRPC on this machine that speak TLS
+	login *boundToken // nil: there is none
 }
 
 // boundToken is the token of a login, for one origin.
@@ -166,7 +164,7 @@ func (n *network) grpcOptions() []grpc.DialOption {
 		}),
 	}
 	if n.tls != nil {
-		opts = append(opts, grpc.WithTransportCredentials(asSpoken{credentials.NewTLS(n.tls.Clone()), n}))
+		opts = append(opts, grpcbinding.WithTLS(n.tls))
 	}
 	return opts
 }
@@ -196,24 +194,6 @@ func (n *network) logCall(method string, conn *grpc.ClientConn, start time.Time,
 		return
 	}
 	n.log.Debug("call", attrs...)
-}
-
-// asSpoken is TLS, and plaintext on this machine where it is spoken without settings for TLS.
-type asSpoken struct {
-	credentials.TransportCredentials
-	net *network
-}
-
-func (c asSpoken) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if ok && tcp.IP.IsLoopback() && !slices.Contains(c.net.secure, authority) {
-		return insecure.NewCredentials().ClientHandshake(ctx, authority, conn)
-	}
-	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
-}
-
-func (c asSpoken) Clone() credentials.TransportCredentials {
-	return asSpoken{c.TransportCredentials.Clone(), c.net}
 }
 
 // session is one run of a client command: the agent, and where its words go.
@@ -278,11 +258,6 @@ func (s *session) connect(ctx context.Context) (context.Context, error) {
 		return ctx, err
 	}
 	s.Client = c
-	for _, i := range card.SupportedInterfaces {
-		if to := target(i); i.ProtocolBinding == a2a.BindingGRPC && to.Scheme == "https" {
-			s.net.secure = append(s.net.secure, to.Host)
-		}
-	}
 	i := c.Interface()
 	s.log.Debug("agent", "card", c.Card().URL, "binding", i.ProtocolBinding, "url", i.URL, "version", i.ProtocolVersion)
 	if err := s.authenticate(ctx); err != nil {
