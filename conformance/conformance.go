@@ -9,6 +9,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -160,7 +161,7 @@ func Run(ctx context.Context, ref string, o Options) (*Report, error) {
 		p.probe()
 	}
 	if ctx.Err() == nil {
-		r.together(probes)
+		r.together(slices.DeleteFunc(slices.Clone(probes), func(p *probe) bool { return p.cutOff != "" }))
 	} else { // what was made is taken back all the same
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -275,23 +276,23 @@ func (r *run) judge(at string, x *rules.Exchange, v rules.Verdict) {
 
 // finish puts the results in order. What nobody judged is not measured.
 func (r *run) finish(probes []*probe) {
-	add := func(c *rules.Clause, at string) {
+	add := func(c *rules.Clause, at, cutOff string) {
 		res := *r.result(c.ID, at)
 		if res.Outcome == NotMeasured && res.Why == "" {
-			res.Why = "nothing that the agent did showed it"
+			res.Why = cmp.Or(cutOff, "nothing that the agent did showed it")
 		}
 		r.report.Results = append(r.report.Results, res)
 	}
 	for _, c := range r.selected {
 		switch {
 		case strings.HasPrefix(c.ID, "card-"):
-			add(c, CardName)
+			add(c, CardName, "")
 		case strings.HasPrefix(c.ID, "same-"):
-			add(c, AllName)
+			add(c, AllName, "")
 		default:
 			for _, p := range probes {
 				if c.About(p.iface.ProtocolBinding) {
-					add(c, p.name)
+					add(c, p.name, p.cutOff)
 				}
 			}
 		}

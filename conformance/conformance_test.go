@@ -165,6 +165,39 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
+// TestCutOff: an interface that no connection leads to is one finding. What it could not show is not measured, and no
+// other interface is held to it.
+func TestCutOff(t *testing.T) {
+	for _, f := range []fault{{on: a2a.BindingGRPC}, {on: a2a.BindingREST}} {
+		f.card = func(_ http.Header, m object) {
+			each(m["supportedInterfaces"], func(i object) {
+				if i["protocolBinding"] == f.on {
+					i["url"] = map[string]string{a2a.BindingGRPC: "https://127.0.0.1:1", a2a.BindingREST: "http://127.0.0.1:1"}[f.on]
+				}
+			})
+		}
+		p := startProxy(t, f)
+		o := quick()
+		o.Only = []string{"version-*", "send-*", "get-*", "scope-*", "stream-*", "same-*"}
+		report, err := Run(t.Context(), p.url, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range report.Results {
+			switch {
+			case r.Interface != f.on && r.Outcome != Fail:
+			case r.Rule == "version-works" && r.Outcome == Fail && r.Found == 1 && strings.Contains(r.Evidence[0].Got, "refused"):
+			case r.Interface == f.on && r.Outcome == NotMeasured && strings.HasPrefix(r.Why, "the interface cannot be reached: ") && strings.Contains(r.Why, "refused"):
+			default:
+				t.Errorf("%s on %s: %s %s %+v", r.Rule, r.Interface, r.Outcome, r.Why, r.Evidence)
+			}
+		}
+		if n := report.Count(Fail); n != 1 {
+			t.Errorf("%s: %d findings", f.on, n)
+		}
+	}
+}
+
 // TestReports writes a report in every form. What an agent says is data in all of them.
 func TestReports(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[2J"

@@ -62,6 +62,7 @@ type probe struct {
 	config map[string]string        // webhooks that are registered: their tasks, by id
 	mute   bool                     // the agent asked nothing back
 	sample json.RawMessage          // a task that has ended, as GetTask has it
+	cutOff string                   // why the interface cannot be reached; empty: it can
 }
 
 func newProbe(r *run, c *conn, name string) *probe {
@@ -111,7 +112,7 @@ func (r *run) wanted(s *step) bool {
 
 func (p *probe) probe() {
 	for i := range steps {
-		if p.ctx.Err() != nil {
+		if p.ctx.Err() != nil || p.cutOff != "" {
 			return
 		}
 		if s := &steps[i]; p.wanted(s) {
@@ -145,7 +146,6 @@ func (p *probe) transport() {
 }
 
 func (p *probe) pass(rule string)          { p.run.pass(rule, p.name) }
-func (p *probe) skip(rule, why string)     { p.notMeasured(rule, p.name, why) }
 func (p *probe) offers(capable *bool) bool { return capable != nil && *capable }
 func (p *probe) streaming() bool           { return p.offers(p.card.Capabilities.Streaming) }
 func (p *probe) pushes() bool              { return p.offers(p.card.Capabilities.PushNotifications) }
@@ -154,12 +154,25 @@ func (p *probe) over(bindings ...string) bool {
 	return slices.Contains(bindings, p.iface.ProtocolBinding)
 }
 
+// skip says why a rule could not be judged. Where the interface cannot be reached, that is why.
+func (p *probe) skip(rule, why string) {
+	if p.cutOff != "" {
+		why = p.cutOff
+	}
+	p.notMeasured(rule, p.name, why)
+}
+
+// fail takes a broken rule. A call that was not made shows nothing of the agent.
 func (p *probe) fail(rule string, x *rules.Exchange, got, want string) {
+	if x != nil && unsent(x) {
+		p.skip(rule, x.Err)
+		return
+	}
 	p.run.fail(rule, p.name, x, "", got, want)
 }
 
 func (p *probe) hold(ok bool, rule string, x *rules.Exchange, got, want string) {
-	if ok {
+	if ok && (x == nil || !unsent(x)) {
 		p.pass(rule)
 	} else {
 		p.fail(rule, x, got, want)
@@ -233,8 +246,11 @@ func (p *probe) note(x *rules.Exchange, k call) {
 		p.noteOp(k.op, x, e)
 		p.works = p.works || raw != nil || len(events) > 0
 	}
-	if e == nil && end == nil && x.Err != "" && k.body == "" && x.Frames == nil && x.Answer == nil {
-		p.run.fail("version-works", p.name, x, "", x.Err, "an answer")
+	switch {
+	case unsent(x):
+		p.unreachable(x)
+	case e == nil && end == nil && x.Err != "" && k.body == "" && x.Frames == nil && x.Answer == nil:
+		p.fail("version-works", x, x.Err, "an answer")
 	}
 	switch k.op {
 	case "SendMessage":
@@ -259,6 +275,15 @@ func (p *probe) note(x *rules.Exchange, k call) {
 			}
 		}
 	}
+}
+
+// unreachable gives an interface up that no connection leads to: that is one finding, and all else is not measured.
+func (p *probe) unreachable(x *rules.Exchange) {
+	if p.cutOff != "" || p.ctx.Err() != nil {
+		return
+	}
+	p.cutOff = "the interface cannot be reached: " + x.Err
+	p.run.fail("version-works", p.name, nil, "", x.Err, "a connection to "+p.iface.URL)
 }
 
 // noteOp keeps whether the agent knows an operation.
@@ -304,10 +329,6 @@ func (p *probe) mustFail(rule string, x *rules.Exchange, codes ...a2a.ErrorCode)
 	}
 	want := strings.Join(names, " or ")
 	e := x.Failure()
-	if unsent(x) {
-		p.skip(rule, x.Err)
-		return false
-	}
 	if e == nil {
 		got := "no error"
 		if x.Err != "" {

@@ -506,6 +506,9 @@ func (r *run) sameResults(probes []*probe) {
 		}
 		x := p.play(call{op: "GetTask", params: idOf(t.ID)})
 		got, e := x.Result()
+		if unsent(x) {
+			continue
+		}
 		if got == nil {
 			r.fail("same-results", AllName, x, "", fmt.Sprintf("%s: %v", p.name, e), "the task, as through "+from.name)
 			continue

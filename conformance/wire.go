@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
@@ -129,11 +130,20 @@ func (c *conn) open(ctx context.Context, k call) *stream {
 			s.over.Stop()
 		}
 		if err != nil && !s.x.Open {
+			if errors.As(err, new(notSent)) {
+				*s.x = rules.Exchange{Binding: s.x.Binding, Op: s.x.Op}
+			}
 			s.x.Err = clean(err)
 		}
 	}()
 	return s
 }
+
+// notSent is the error of a call that found no connection: nothing of it reached the agent.
+type notSent struct{ error }
+
+// Unwrap returns the reason.
+func (e notSent) Unwrap() error { return e.error }
 
 func clean(err error) string {
 	var outer *url.Error
@@ -372,8 +382,14 @@ func (c *conn) doHTTP(ctx context.Context, k call, s *stream) error {
 	if err != nil {
 		return err
 	}
-	res, err := c.hc.Do(r)
-	if err != nil {
+	connected := false
+	res, err := c.hc.Do(r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected = true },
+	})))
+	switch {
+	case err != nil && !connected:
+		return notSent{err}
+	case err != nil:
 		return err
 	}
 	defer res.Body.Close()
@@ -488,7 +504,7 @@ func (c *conn) doGRPC(ctx context.Context, k call, s *stream) error {
 	call, err := c.grpc.NewStream(metadata.NewOutgoingContext(ctx, md), &grpc.StreamDesc{ServerStreams: true},
 		grpcService+k.op, grpc.ForceCodec(rawCodec{}))
 	if err != nil {
-		return s.status(ctx, err, nil)
+		return notSent{errors.New(status.Convert(err).Message())}
 	}
 	if err := call.SendMsg(&x.Body); err != nil && !errors.Is(err, io.EOF) {
 		return s.status(ctx, err, nil)
