@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -378,6 +379,22 @@ func TestExtendedCardErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want.Name())
 		}
 		conn.Close()
+	}
+}
+
+// TestTLSCard: what a host with TLS says of itself at loopback is a card without a fault, and says that gRPC has TLS.
+func TestTLSCard(t *testing.T) {
+	h, err := parley.New(parley.Config{
+		Name: "Test", Listen: "127.0.0.1:1", GRPCListen: "127.0.0.1:2", TLS: &tls.Config{MinVersion: tls.VersionTLS13},
+	}, agent.Func(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := agentcard.ValidateCard(h.Card()); len(f) > 0 {
+		t.Errorf("%v", f)
+	}
+	if u := h.Card().SupportedInterfaces[2].URL; u != "https://127.0.0.1:2" {
+		t.Errorf("gRPC is at %s", u)
 	}
 }
 

@@ -448,8 +448,11 @@ func (v *validator) endpoint(path, s, binding string) {
 	}
 }
 
+// grpcAddress checks the URL of a gRPC interface: hostname:port, or https:// and that, which is an absolute URL as the
+// field wants it, and says at a loopback address that TLS is spoken there.
 func (v *validator) grpcAddress(path, s string) {
-	if scheme, rest, ok := strings.Cut(s, "://"); ok {
+	address := strings.TrimPrefix(s, "https://")
+	if scheme, rest, ok := strings.Cut(address, "://"); ok {
 		v.should(path, "4.4.6", "write "+strconv.Quote(clip(strings.Trim(rest, "/"), 128)),
 			"the address of a gRPC interface has the form hostname:port")
 		if u, err := url.Parse(s); err == nil && scheme == "http" && !loopback(u.Hostname()) {
@@ -457,7 +460,7 @@ func (v *validator) grpcAddress(path, s string) {
 		}
 		return
 	}
-	host, port, err := net.SplitHostPort(s)
+	host, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.Atoi(port); err != nil || host == "" || bad != nil || n < 1 || n > 65535 {
 		v.should(path, "4.4.6", "write hostname:port, such as agent.example:443",
 			"%q does not have the form hostname:port", clip(s, 128))

@@ -50,7 +50,7 @@ func TestValidateFlawless(t *testing.T) {
 	}
 	card := sampleCard(t)
 	if got := ValidateCard(card); len(got) != 1 || got[0].String() !=
-		"should supportedInterfaces[1].url (4.4.6): the address of a gRPC interface has the form hostname:port" {
+		`should supportedInterfaces[1].url (4.4.6): "https://georoute-agent.example.com/a2a/grpc" does not have the form hostname:port` {
 		t.Errorf("the sample of 8.5: %v", got)
 	}
 }
@@ -143,6 +143,11 @@ func TestValidate(t *testing.T) {
 		{"supportedInterfaces/1/url", "agent.example", "should supportedInterfaces[1].url 4.4.6"},
 		{"supportedInterfaces/1/url", "agent.example:x", "should supportedInterfaces[1].url 4.4.6"},
 		{"supportedInterfaces/1/url", "[::1]:443", ""},
+		{"supportedInterfaces/1/url", "https://agent.example:443", ""},
+		{"supportedInterfaces/1/url", "https://127.0.0.1:50051", ""},
+		{"supportedInterfaces/1/url", "https://agent.example:443/a2a", "should supportedInterfaces[1].url 4.4.6"},
+		{"supportedInterfaces/1/url", "https://agent.example", "should supportedInterfaces[1].url 4.4.6"},
+		{"supportedInterfaces/1/url", "grpc://agent.example:443", "should supportedInterfaces[1].url 4.4.6"},
 		{"supportedInterfaces/1/url", "http://agent.example:80", "should supportedInterfaces[1].url 4.4.6\nmust supportedInterfaces[1].url 7.1"},
 		{"supportedInterfaces/3/url", "ws://agent.example/ws", "must supportedInterfaces[3].url 7.1"},
 		{"supportedInterfaces/3/protocolBinding", "websocket", "should supportedInterfaces[3].protocolBinding 5.8"},
