@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -43,7 +44,7 @@ func (r *run) readCard(ref string) error {
 	var invalid *client.InvalidCardError
 	if errors.As(err, &invalid) && invalid.Raw != nil {
 		for _, f := range agentcard.Validate(invalid.Raw) {
-			err = errors.Join(err, errors.New(f.String()))
+			err = fmt.Errorf("%w; %s", err, f)
 		}
 	}
 	if err != nil {

@@ -156,8 +156,9 @@ func TestNoAgent(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
 	defer page.Close()
 	for _, ref := range []string{page.URL, "http://127.0.0.1:1"} {
-		if _, err := Run(t.Context(), ref, Options{}); err == nil {
-			t.Errorf("%s: no error", ref)
+		_, err := Run(t.Context(), ref, Options{})
+		if err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: want an error of one line, got %q", ref, err)
 		}
 	}
 	if _, err := Run(t.Context(), page.URL, Options{Only: []string{"no-such"}}); err == nil {
