@@ -238,6 +238,36 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestReasons: the text says why something was not measured, each reason once.
+func TestReasons(t *testing.T) {
+	result := func(rule, at, why string) Result {
+		return Result{Rule: rule, Section: "3.1", Level: rules.Must, Says: "Says " + rule + ".", Interface: at, Why: why}
+	}
+	r := &Report{Results: []Result{
+		result("get-task", "JSONRPC", "no task ended"), result("get-task", "GRPC", "it cannot be reached"),
+		result("tls", "JSONRPC", "no task ended"), result("tls", "GRPC", "no task ended"),
+	}}
+	const want = `
+Not measured:
+  no task ended:
+    MUST get-task (3.1) Says get-task. [JSONRPC]
+    MUST tls (3.1) Says tls. [JSONRPC, GRPC]
+  it cannot be reached:
+    MUST get-task (3.1) Says get-task. [GRPC]
+
+0 pass, 0 fail, 4 not measured
+`
+	for _, verbose := range []bool{false, true} {
+		var b strings.Builder
+		if err := r.Text(&b, verbose); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(b.String(), want) {
+			t.Errorf("verbose %v:\n%s", verbose, b.String())
+		}
+	}
+}
+
 func ExampleRun() {
 	report, err := Run(context.Background(), "http://127.0.0.1:1", Options{Only: []string{"send-*"}})
 	if err != nil {

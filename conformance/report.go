@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,8 +153,10 @@ func (r *Report) Text(w io.Writer, verbose bool) error {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "Made: %s\n", r.Made)
-	for _, o := range []Outcome{Fail, NotMeasured, Pass} {
-		r.section(&b, o, verbose)
+	r.section(&b, Fail, verbose)
+	r.unmeasured(&b)
+	if verbose {
+		r.section(&b, Pass, verbose)
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.Summary())
 	_, err := io.WriteString(w, b.String())
@@ -169,27 +172,20 @@ func (m Made) String() string {
 	return s
 }
 
+// section writes the rules with one outcome, each with what its results say.
 func (r *Report) section(b *strings.Builder, o Outcome, verbose bool) {
-	titles := map[Outcome]string{Fail: "Failed", NotMeasured: "Not measured", Pass: "Passed"}
+	titles := map[Outcome]string{Fail: "Failed", Pass: "Passed"}
 	head := false
 	for _, row := range r.rows() {
-		var at []string
-		for _, res := range row.Results {
-			if res.Outcome == o {
-				at = append(at, res.Interface)
-			}
-		}
-		if len(at) == 0 || o == Pass && !verbose {
+		line := row.line(func(res *Result) bool { return res.Outcome == o })
+		if line == "" {
 			continue
 		}
 		if !head {
 			fmt.Fprintf(b, "\n%s:\n", titles[o])
 			head = true
 		}
-		fmt.Fprintf(b, "  %s %s (%s) %s [%s]\n", row.Level, row.Rule, row.Section, row.Says, strings.Join(at, ", "))
-		if o == NotMeasured && !verbose {
-			continue
-		}
+		fmt.Fprintf(b, "  %s\n", line)
 		for _, res := range row.Results {
 			if res.Outcome == o {
 				res.text(b, verbose)
@@ -198,10 +194,42 @@ func (r *Report) section(b *strings.Builder, o Outcome, verbose bool) {
 	}
 }
 
-func (r *Result) text(b *strings.Builder, verbose bool) {
-	if r.Why != "" {
-		fmt.Fprintf(b, "    %s: %s\n", r.Interface, printable(r.Why))
+// unmeasured writes what was not measured, under the reason: many rules have the same.
+func (r *Report) unmeasured(b *strings.Builder) {
+	var reasons []string
+	for _, res := range r.Results {
+		if res.Outcome == NotMeasured && !slices.Contains(reasons, res.Why) {
+			reasons = append(reasons, res.Why)
+		}
 	}
+	if len(reasons) > 0 {
+		b.WriteString("\nNot measured:\n")
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(b, "  %s:\n", printable(why))
+		for _, row := range r.rows() {
+			if line := row.line(func(res *Result) bool { return res.Outcome == NotMeasured && res.Why == why }); line != "" {
+				fmt.Fprintf(b, "    %s\n", line)
+			}
+		}
+	}
+}
+
+// line returns the rule, and where it has the results that are meant; empty: nowhere.
+func (r *row) line(meant func(*Result) bool) string {
+	var at []string
+	for i := range r.Results {
+		if meant(&r.Results[i]) {
+			at = append(at, r.Results[i].Interface)
+		}
+	}
+	if len(at) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s (%s) %s [%s]", r.Level, r.Rule, r.Section, r.Says, strings.Join(at, ", "))
+}
+
+func (r *Result) text(b *strings.Builder, verbose bool) {
 	for _, e := range r.Evidence {
 		where := r.Interface
 		if e.Path != "" {
