@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -246,11 +247,32 @@ func writeReport(r *conformance.Report, format, file string, verbose bool) error
 	return err
 }
 
+// listedRule is a clause as JSON, under the names that it has in a report.
+type listedRule struct {
+	Rule    string      `json:"rule"`
+	Section string      `json:"section"`
+	Level   rules.Level `json:"level"`
+	Says    string      `json:"says"`
+}
+
 // printRules prints the clauses that --only and --level let through.
 func (c *conformanceRun) printRules(s *session) error {
 	list, err := c.opts.Select()
 	if err != nil {
 		return err
+	}
+	if s.json {
+		var out struct {
+			Rules []listedRule `json:"rules"`
+		}
+		for _, r := range list {
+			out.Rules = append(out.Rules, listedRule{r.ID, r.Section, r.Level, r.Says})
+		}
+		b, err := json.Marshal(out)
+		if err != nil {
+			return err
+		}
+		return s.line(b)
 	}
 	w := tabwriter.NewWriter(s.w, 0, 0, 2, ' ', 0)
 	for _, r := range list {

@@ -92,6 +92,12 @@ func TestConformanceUsage(t *testing.T) {
 		}
 	}
 	conform(t, "--list", "--level", "must").wants(t, 0, "send-blocking", "")
+	list := conform(t, "--list", "--only", "send-*", "-o", "json")
+	list.wants(t, 0, `{"rule":"send-blocking","section":"3.2.2","level":"MUST","says":"`, "")
+	var got struct{ Rules []struct{ Rule string } }
+	if err := json.Unmarshal([]byte(list.stdout), &got); err != nil || len(got.Rules) < 10 {
+		t.Errorf("%v, %d rules in\n%s", err, len(got.Rules), list.stdout)
+	}
 	conform(t, "http://127.0.0.1:1").wants(t, 3, "", "Error:")
 }
 
