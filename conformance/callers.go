@@ -32,6 +32,16 @@ func (p *probe) refusal(x *rules.Exchange) bool {
 	return x.Status == http.StatusUnauthorized || x.Status == http.StatusForbidden || custom
 }
 
+// unauthenticated reports whether an answer says that the caller is nobody whom the agent knows.
+func (p *probe) unauthenticated(x *rules.Exchange) bool {
+	status := http.StatusUnauthorized
+	if p.over(a2a.BindingGRPC) {
+		status = int(a2a.StatusUnauthenticated)
+	}
+	e := x.Failure()
+	return x.Status == status || e != nil && e.Code == a2a.ErrUnauthenticated
+}
+
 func (p *probe) authentication() {
 	if len(p.card.SecurityRequirements) == 0 {
 		for _, rule := range []string{"auth-required", "auth-wrong", "auth-challenge"} {
@@ -85,23 +95,28 @@ func (p *probe) extended() {
 
 // scope looks at one caller's task with the credential of another.
 func (p *probe) scope() {
-	if p.Other == nil {
+	none := func(why string) {
 		for _, rule := range []string{"scope-get", "scope-list", "scope-cancel", "scope-hidden"} {
-			p.skip(rule, "the run has no second credential")
+			p.skip(rule, why)
 		}
+	}
+	if p.Other == nil {
+		none("the run has no second credential")
 		return
 	}
 	m, why := p.endedTask()
 	if m == nil {
-		for _, rule := range []string{"scope-get", "scope-list", "scope-cancel", "scope-hidden"} {
-			p.skip(rule, why)
-		}
+		none(why)
+		return
+	}
+	never := p.play(call{op: "GetTask", params: idOf(m.id[:len(m.id)/2] + random()), header: p.Other})
+	if p.unauthenticated(never) {
+		none("the agent does not take the second credential")
 		return
 	}
 	foreign := p.play(call{op: "GetTask", params: idOf(m.id), header: p.Other})
 	p.mustFail("scope-get", foreign, a2a.ErrTaskNotFound, a2a.ErrPermissionDenied)
-	none := p.play(call{op: "GetTask", params: idOf(m.id[:len(m.id)/2] + random()), header: p.Other})
-	if a, b := foreign.Failure(), none.Failure(); a != nil && b != nil {
+	if a, b := foreign.Failure(), never.Failure(); a != nil && b != nil {
 		p.hold(a.Code == b.Code && a.Number == b.Number && len(a.Message) > 0 && shorn(a.Message) == shorn(b.Message),
 			"scope-hidden", foreign, a.String()+": "+a.Message, b.String()+": "+b.Message+", as for a task that never was")
 	}

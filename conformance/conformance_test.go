@@ -199,6 +199,22 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
+// TestSecondRefused: a second caller whom the agent does not know shows nothing of how callers are kept apart.
+func TestSecondRefused(t *testing.T) {
+	url, _ := startHost(t, setup{})
+	o := quick()
+	o.Other, o.Only = http.Header{"Authorization": {"Bearer nobody"}}, []string{"scope-*"}
+	report, err := Run(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report.Results {
+		if r.Outcome != NotMeasured || !strings.HasPrefix(r.Why, "the agent does not take the second credential") {
+			t.Errorf("%s on %s: %s %s %+v", r.Rule, r.Interface, r.Outcome, r.Why, r.Evidence)
+		}
+	}
+}
+
 // TestReports writes a report in every form. What an agent says is data in all of them.
 func TestReports(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[2J"
