@@ -31,6 +31,7 @@ type conformanceRun struct {
 	list       bool
 	say        []string
 	other      string
+	otherKey   string
 	reports    []string
 	patience   time.Duration
 	settle     time.Duration
@@ -55,7 +56,7 @@ does not show is "not measured". Exit code 1: a rule is broken.`,
   parley conformance --say input="Book a flight" --report html=report.html`,
 	}, c)
 	c.register(cmd.Flags())
-	return often(cmd, "only", "level", "list", "say", "other-bearer", "report", "max-tasks", "webhook-listen", "webhook-url")
+	return often(cmd, "only", "level", "list", "say", "other-bearer", "other-api-key", "report", "max-tasks", "webhook-listen", "webhook-url")
 }
 
 func (c *conformanceRun) register(fs *pflag.FlagSet) {
@@ -64,6 +65,7 @@ func (c *conformanceRun) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.list, "list", false, "print the rules, and do nothing")
 	fs.StringArrayVar(&c.say, "say", nil, "what makes this agent do something: KIND=TEXT, the kinds being "+kinds()+" (`SAY`); repeatable")
 	fs.StringVar(&c.other, "other-bearer", "", "bearer `TOKEN` of a second caller, to see that tasks are kept apart; prefer $A2ACLI_OTHER_BEARER")
+	fs.StringVar(&c.otherKey, "other-api-key", "", "API `KEY` of a second caller; prefer $A2ACLI_OTHER_API_KEY")
 	fs.StringArrayVar(&c.reports, "report", nil, "write a report to a file: json=, junit=, html= or text= and its name (`FORMAT=FILE`); repeatable")
 	fs.DurationVar(&c.patience, "patience", 30*time.Second, "how long one call may take (`TIME`)")
 	fs.DurationVar(&c.settle, "settle", 2*time.Second, "how long what should happen at once may take (`TIME`)")
@@ -113,13 +115,10 @@ func (c *conformanceRun) check(cmd *cobra.Command, f *clientFlags, args []string
 	if err := c.checkSay(); err != nil {
 		return err
 	}
-	if c.other != "" {
-		if !httpguts.ValidHeaderFieldValue(c.other) {
-			return usage("--other-bearer: a token is one line of text")
-		}
-		f.secrets = append(f.secrets, c.other)
-		c.opts.Other = http.Header{"Authorization": {"Bearer " + c.other}}
+	if !httpguts.ValidHeaderFieldValue(c.other) {
+		return usage("--other-bearer: a token is one line of text")
 	}
+	f.secrets = append(f.secrets, c.other, c.otherKey)
 	if err := c.checkReports(); err != nil {
 		return err
 	}
@@ -195,7 +194,7 @@ func (c *conformanceRun) run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// prepare attaches the credential as the card says, to the interfaces that belong to the card.
+// prepare attaches the credentials as the card says, to the interfaces that belong to the card.
 func (c *conformanceRun) prepare(ctx context.Context, s *session) error {
 	c.opts.HTTP, c.opts.GRPC = &http.Client{Transport: s.net}, s.net.grpcOptions()
 	var err error
@@ -203,21 +202,48 @@ func (c *conformanceRun) prepare(ctx context.Context, s *session) error {
 		return err
 	}
 	c.opts.Header = s.flags.header.Clone()
-	if !s.flags.hasCredential() && len(s.flags.header) == 0 {
-		card, err := client.FetchCard(ctx, s.flags.card, s.options())
-		if err != nil || len(c.only) > 0 || s.flags.clientCert != "" || !requiresCredential(card) {
-			return nil //nolint:nilerr // the run says what is the matter with the card
+	var card *client.Card
+	first := s.flags.hasCredential() || len(s.flags.header) > 0
+	if first {
+		if _, err := s.connect(ctx); err != nil {
+			return err
 		}
+		card, c.opts.Header = s.Card(), s.header
+	} else if card, err = client.FetchCard(ctx, s.flags.card, s.options()); err != nil {
+		return nil //nolint:nilerr // the run says what is the matter with the card
+	} else if len(c.only) == 0 && s.flags.clientCert == "" && requiresCredential(card) {
 		return fail(errCredentialsMissing, "give it as to any command, such as by $A2ACLI_BEARER; --only 'auth-*' judges what shows without",
 			"the agent's card requires a credential, without which most rules cannot be judged")
 	}
-	if _, err := s.connect(ctx); err != nil {
+	if err := c.second(s, card); err != nil {
 		return err
 	}
-	from := s.Card().URL
-	c.opts.Header = s.header
-	c.opts.Trusts = func(i *a2a.AgentInterface) bool { return belongs(from, i) }
+	if first || c.opts.Other != nil {
+		c.opts.Trusts = func(i *a2a.AgentInterface) bool { return belongs(card.URL, i) }
+	}
 	return nil
+}
+
+// second attaches the credential of the second caller, if there is one.
+func (c *conformanceRun) second(s *session, card *client.Card) error {
+	if c.other == "" && c.otherKey == "" {
+		return nil
+	}
+	if err := s.flags.found(); err != nil {
+		return err
+	}
+	c.opts.Other = http.Header{}
+	if c.other != "" {
+		c.opts.Other.Set("Authorization", "Bearer "+c.other)
+	}
+	if c.otherKey == "" {
+		return nil
+	}
+	query, err := placeKey("--other-api-key", c.otherKey, card.AgentCard, c.opts.Other)
+	if err == nil && query != nil {
+		err = usage("--other-api-key: the card wants the key in the query, where a run has only one")
+	}
+	return err
 }
 
 // requiresCredential reports whether each of the card's alternatives wants one.

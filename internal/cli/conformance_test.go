@@ -116,3 +116,55 @@ func TestConformanceTLS(t *testing.T) {
 		conform(t, args...).wants(t, 0, "3 pass, 0 fail, ", "")
 	}
 }
+
+// TestConformanceOtherCaller: the second caller's credential goes where the card wants it.
+func TestConformanceOtherCaller(t *testing.T) {
+	home(t)
+	const ann, bob = "S1-0123456789abcdef", "S2-0123456789abcdef"
+	var keys []auth.APIKey
+	for _, text := range []string{"ann=" + ann, "bob=" + bob} {
+		k, err := auth.ParseAPIKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	method, err := auth.NewAPIKeys(auth.APIKeyOptions{Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	any, err := auth.Any(auth.Options{}, method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serveUntilEnd(t, parley.Config{Name: "Keyed", Auth: any}, says("hi"))
+	t.Setenv("A2ACLI_API_KEY", ann)
+	run := func(args ...string) result { return conform(t, append([]string{url, "--only", "scope-*"}, args...)...) }
+	run("--other-bearer", bob).wants(t, 0, "  the agent does not take the second credential:\n", "")
+	t.Setenv("A2ACLI_OTHER_API_KEY", bob)
+	got := run("--verbose", "-o", "json")
+	got.wants(t, 0, `"pass": 12,`, "")
+	if strings.Contains(got.stdout+got.stderr, bob) {
+		t.Errorf("the second key is shown:\n%s%s", got.stdout, got.stderr)
+	}
+
+	p := newPeer(t, says("hi"), nil, nil)
+	t.Setenv("A2ACLI_API_KEY", "")
+	conform(t, p.URL, "--only", "scope-*").wants(t, 2, "", "--other-api-key: the agent takes no API key")
+	p.change(func(card *a2a.AgentCard) {
+		card.SecuritySchemes = map[string]a2a.SecurityScheme{"key": &a2a.APIKeySecurityScheme{Name: "key", Location: "query"}}
+	})
+	conform(t, p.URL, "--only", "scope-*").wants(t, 2, "", "--other-api-key: the card wants the key in the query")
+
+	t.Setenv("A2ACLI_OTHER_API_KEY", "")
+	t.Setenv("A2ACLI_OTHER_BEARER", bob)
+	t.Chdir(t.TempDir())
+	write(t, ".env", "A2ACLI_AGENT_CARD="+p.URL+"\n", 0o600)
+	before, _ := p.received()
+	conform(t, "--only", "scope-*").wants(t, 4, "", "the credential of A2ACLI_OTHER_BEARER is not sent to "+p.URL)
+	if after, _ := p.received(); len(after) > len(before) {
+		t.Error("a request was made")
+	}
+	open := write(t, "open.env", "A2ACLI_OTHER_API_KEY="+bob+"\n", 0o644)
+	conform(t, p.URL, "--config", open).wants(t, 2, "", "A2ACLI_OTHER_API_KEY is a secret, and others can read the file")
+}

@@ -330,8 +330,11 @@ func (f *clientFlags) found() error {
 	if card != "local" || f.config != "" {
 		return nil
 	}
-	for _, name := range []string{"bearer", "api-key", "svc-param"} {
+	for _, name := range []string{"bearer", "api-key", "svc-param", "other-bearer", "other-api-key"} {
 		flag := f.fs.Lookup(name)
+		if flag == nil {
+			continue
+		}
 		if kind, at := from(flag); kind == "environment" || kind == "global" {
 			return fail(errCredentialsMissing, "name the agent with --agent-card, or the file with --config",
 				"the credential of %s is not sent to %s: only %s names that agent, a file that was found there", at, f.card, where)
@@ -403,32 +406,43 @@ func (s *session) takesBearer() error {
 	return usage("--bearer: the agent takes no bearer token; its card declares %s", schemes(s.Card().AgentCard))
 }
 
-// attachKey puts the API key where the card wants it (A2A specification 4.5.2).
+// attachKey attaches the API key as the card wants it.
 func (s *session) attachKey() error {
-	scheme := apiKeyScheme(s.Card().AgentCard)
+	query, err := placeKey("--api-key", s.flags.apiKey, s.Card().AgentCard, s.header)
+	if err != nil || query == nil {
+		return err
+	}
+	if s.Interface().ProtocolBinding == a2a.BindingGRPC {
+		return usage("--api-key: the card wants the key in the query, which gRPC has not: add --transport JSONRPC")
+	}
+	s.net.keyURL, s.net.key = target(s.Interface()), query
+	return nil
+}
+
+// placeKey puts an API key, which a flag gave, where the card wants it (A2A specification 4.5.2): into the header of calls,
+// or into the query, which it returns.
+func placeKey(flag, key string, card *a2a.AgentCard, header http.Header) (query url.Values, err error) {
+	scheme := apiKeyScheme(card)
 	switch {
 	case scheme == nil:
-		return usage("--api-key: the agent takes no API key; its card declares %s", schemes(s.Card().AgentCard))
-	case !httpguts.ValidHeaderFieldName(scheme.Name) || !httpguts.ValidHeaderFieldValue(s.flags.apiKey):
-		return usage("--api-key: the name in the card and the key have to be usable in a header")
+		return nil, usage("%s: the agent takes no API key; its card declares %s", flag, schemes(card))
+	case !httpguts.ValidHeaderFieldName(scheme.Name) || !httpguts.ValidHeaderFieldValue(key):
+		return nil, usage("%s: the name in the card and the key have to be usable in a header", flag)
 	}
 	switch name := textproto.CanonicalMIMEHeaderKey(scheme.Name); scheme.Location {
 	case "header":
 		if slices.Contains(connectionHeaders, name) || strings.HasPrefix(name, "Grpc-") || strings.HasPrefix(name, "A2a-") {
-			return usage("--api-key: the card wants the key in the header %s, which is not for keys", name)
+			return nil, usage("%s: the card wants the key in the header %s, which is not for keys", flag, name)
 		}
-		s.header.Set(name, s.flags.apiKey)
+		header.Set(name, key)
 	case "cookie":
-		s.header.Add("Cookie", (&http.Cookie{Name: scheme.Name, Value: s.flags.apiKey}).String()) //nolint:gosec // of a request
+		header.Add("Cookie", (&http.Cookie{Name: scheme.Name, Value: key}).String()) //nolint:gosec // of a request
 	case "query":
-		if s.Interface().ProtocolBinding == a2a.BindingGRPC {
-			return usage("--api-key: the card wants the key in the query, which gRPC has not: add --transport JSONRPC")
-		}
-		s.net.keyURL, s.net.key = target(s.Interface()), url.Values{scheme.Name: {s.flags.apiKey}}
+		return url.Values{scheme.Name: {key}}, nil
 	default:
-		return fail(errCardInvalid, "", "the card wants the API key in %q, which is none of header, query and cookie", scheme.Location)
+		return nil, fail(errCardInvalid, "", "the card wants the API key in %q, which is none of header, query and cookie", scheme.Location)
 	}
-	return nil
+	return nil, nil
 }
 
 // apiKeyScheme returns the card's API key scheme, the first by name.

@@ -40,7 +40,9 @@ const (
 const sourceOf = "parley_source"
 
 // secretSettings have values that only their owner may read, and that are never shown.
-var secretSettings = []string{"bearer", "api-key", "svc-param", "client-secret", "token", "authorization", "push-token", "push-authorization"}
+var secretSettings = []string{
+	"bearer", "api-key", "svc-param", "client-secret", "token", "authorization", "push-token", "push-authorization", "other-bearer", "other-api-key",
+}
 
 // fromEnvironment sets the flags that the command line does not from the environment and, where the command has --config,
 // from the files (specification 7.2 and 8.3). They do not count as changed, so that explicit flags can be told apart.
