@@ -203,7 +203,7 @@ func (b *tab) click(selector, words string) {
 // typeIn puts text into a field by the keyboard's way of doing it.
 func (b *tab) typeIn(label, text string) {
 	b.t.Helper()
-	selector := fmt.Sprintf(`[aria-label=%s]`, js(label))
+	selector := fmt.Sprintf(`:is(input, textarea)[aria-label=%s]`, js(label))
 	b.until(fmt.Sprintf(`document.querySelector(%s)?.checkVisibility()`, js(selector)))
 	eval[bool](b, fmt.Sprintf(`(document.querySelector(%s).focus(), document.execCommand("insertText", false, %s))`, js(selector), js(text)))
 }

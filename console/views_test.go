@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
 	"github.com/parley-a2a/parley"
@@ -472,6 +474,74 @@ func TestKeyboardAndLook(t *testing.T) {
 		const name = getComputedStyle(e, "::before").animationName; e.remove(); return name; })()`); name != "none" {
 		t.Errorf("the page moves (%s) though it was asked not to", name)
 	}
+}
+
+// A key does one thing: one that is the page's is not written into the field that it goes to, and what somebody writes into
+// a field stays there.
+func TestKeysAndFields(t *testing.T) {
+	a := new(script.Agent)
+	s := play(t, a, nil)
+	b := open(t, s.page)
+	b.shows("h2", "Stage agent")
+	value := func(label string) string {
+		b.t.Helper()
+		selector := js(":is(input, textarea)[aria-label=" + js(label) + "]")
+		b.until(`document.activeElement === document.querySelector(` + selector + `)`)
+		// A turn of the page's loop later whatever the key does is done.
+		return eval[string](b, `new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(document.querySelector(`+selector+`).value))))`)
+	}
+	for _, tt := range []struct{ from, key, field string }{
+		{"1", "2", "Message"}, {"3", "2", "Message"}, {"2", "/", "Message"}, {"3", "/", "Context"}, {"4", "/", "Search"},
+	} {
+		for _, times := range []int{0, 3} {
+			b.press("\x1b" + tt.from)
+			eval[bool](b, `(document.activeElement.blur(), document.querySelectorAll("textarea, input").forEach((e) => { e.value = ""; }), true)`)
+			b.hold(tt.key, times)
+			if got := value(tt.field); got != "" {
+				t.Errorf("in view %s the key %s, held for %d, wrote %q", tt.from, tt.key, times, got)
+			}
+		}
+	}
+	b.press("22/") // in a field keys are text
+	if got := value("Search"); got != "22/" {
+		t.Errorf("the field has %q", got)
+	}
+	b.press("\x1b1")
+	b.until(`location.hash === "#/agent"`)
+	eval[bool](b, `([...document.querySelectorAll("#views a")].find((a) => a.innerText === "Conversation").focus(), true)`)
+	b.hold("Enter", 0)
+	if got := value("Message"); got != "" {
+		t.Errorf("Enter on the view's name wrote %q", got)
+	}
+
+	// A question that comes while somebody writes does not take the focus.
+	b.script(`[{"progress": "one"}, {"wait": "ask"}, {"park": "Well?"}]`)
+	<-a.Reached("ask")
+	b.typeIn("Message", "My next mess")
+	a.Open("ask")
+	b.shows(".said .state", "Input required")
+	b.press("age")
+	if got := value("Message"); got != "My next message" {
+		t.Errorf("the field has %q", got)
+	}
+}
+
+// hold presses a key, and then for so long that it repeats so many times. Unlike press it leaves it to the browser whether the
+// key writes anything, as a keyboard does.
+func (b *tab) hold(key string, times int) {
+	b.t.Helper()
+	b.run(func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
+		text := map[string]string{"Enter": "\r"}[key]
+		for n := range times + 1 {
+			repeats := n > 0
+			if _, err := chromedp.Call(ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+				Type: input.DispatchKeyEventTypeKeyDown, Key: key, Text: cmp.Or(text, key), AutoRepeat: &repeats,
+			}); err != nil {
+				return chromedp.Void{}, err
+			}
+		}
+		return chromedp.Call(ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: key})
+	})
 }
 
 // Who has no session sees nothing, and a wrong token opens none.

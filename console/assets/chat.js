@@ -291,7 +291,7 @@ class Turn {
       ? 'The agent needs an authorization. Give it where the agent says, then answer here; a message authorizes nothing by itself.'
       : 'The agent asks. Answer here.'), field, h('div.line', button(auth ? 'Answer, and go on' : 'Answer', reply, { class: 'primary' })));
     this.answerBox.hidden = false;
-    field.focus({ preventScroll: true });
+    if (!document.activeElement.value) field.focus({ preventScroll: true }); // nobody's next words go into the answer by mistake
     this.el.scrollIntoView({ block: 'nearest' });
   }
 

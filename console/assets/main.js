@@ -169,23 +169,37 @@ function theme(next) {
   localStorage.setItem('theme', document.documentElement.dataset.theme);
 }
 
+let ours = ''; // the key that is down, if it was ours
+
+/**
+ * pressed handles a key. A key that was ours is nobody else's: it must not be written into a field that it went to, now or
+ * when it repeats because it is held.
+ */
 function pressed(e) {
-  if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
+  if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || document.querySelector('dialog[open]')) return;
   const field = e.target.closest('input, textarea, select');
+  if (field && e.repeat && e.key === ours) e.preventDefault();
+  if (!e.repeat) ours = '';
   if (e.key === 'Escape') {
     if (field) field.blur();
     else current?.escape?.();
-    return;
-  }
-  if (field) return;
-  const plain = !e.target.closest('button, a') || e.key !== 'Enter';
-  if (plain && current?.list?.key(e.key)) e.preventDefault();
-  else if (e.key === '?') help();
-  else if (e.key === '/') {
+  } else if (!field && handled(e)) {
+    ours = e.key;
     e.preventDefault();
-    current?.search?.();
-  } else if (e.key === 'd') theme();
-  else if (/^[1-9]$/.test(e.key) && agent && offered()[e.key - 1]) go(offered()[e.key - 1]);
+  }
+}
+
+/** handled does what a key outside of a field is for, and reports whether it is for anything. */
+function handled(e) {
+  const plain = !e.target.closest('button, a') || e.key !== 'Enter';
+  if (plain && current?.list?.key(e.key)) return true;
+  const view = /^[1-9]$/.test(e.key) && agent && offered()[e.key - 1];
+  if (e.key === '?') help();
+  else if (e.key === '/') current?.search?.();
+  else if (e.key === 'd') theme();
+  else if (view) go(view);
+  else return false;
+  return true;
 }
 
 byId('help').addEventListener('click', help);
