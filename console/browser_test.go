@@ -318,18 +318,28 @@ func (s *stage) card(ctx context.Context) (console.Card, error) {
 	return console.Card{Raw: c.Raw, URL: c.URL, Signed: agentcard.Verify(ctx, c.Raw, agentcard.Policy{})}, nil
 }
 
-// show serves the console.
+// show serves the console of an agent.
 func (s *stage) show(t *testing.T, a console.Agent) {
 	t.Helper()
-	s.token, s.agent = console.NewToken(), a
-	s.base = s.serveConsole(t, console.Options{Token: s.token, Authenticate: s.authenticate})
+	s.agent = a
+	s.showAll(t, func() []console.Agent { return []console.Agent{a} })
+}
+
+// showAll serves the console of the agents that there are.
+func (s *stage) showAll(t *testing.T, agents func() []console.Agent) {
+	t.Helper()
+	s.token = console.NewToken()
+	s.base = s.serveConsole(t, console.Options{Agents: agents, Token: s.token, Authenticate: s.authenticate})
 	s.page = s.base + "#token=" + s.token
 }
 
-// serveConsole serves a console of the agent and returns where.
+// serveConsole serves a console, of the one agent where the options name none, and returns where.
 func (s *stage) serveConsole(t *testing.T, opts console.Options) string {
 	t.Helper()
-	opts.Agents, opts.Wire = func() []console.Agent { return []console.Agent{s.agent} }, s.wire
+	if opts.Agents == nil {
+		opts.Agents = func() []console.Agent { return []console.Agent{s.agent} }
+	}
+	opts.Wire = s.wire
 	c, err := console.New(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,10 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/client"
+	"github.com/parley-a2a/parley/console"
 	"github.com/parley-a2a/parley/examples/revisor/textstats"
 	"github.com/parley-a2a/parley/internal/script"
+	"github.com/parley-a2a/parley/tap"
 )
 
 func TestAgentCard(t *testing.T) {
@@ -351,6 +353,55 @@ func TestWire(t *testing.T) {
 	b.shows(".rows.wire .count", "▲")
 	b.click(".rows.wire .row", "3")
 	b.shows(".detail .finding", "MUST")
+}
+
+// Where there is no agent the wire can be seen all the same, and the agent when it is there again.
+func TestNoAgent(t *testing.T) {
+	l := listen(t)
+	s := &stage{url: "http://" + l.Addr().String()}
+	var err error
+	if s.wire, err = tap.NewRecorder(tap.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.wire.Close() })
+	var up atomic.Bool
+	serve(t, l, s.wire.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadGateway)
+	})))
+	s.showAll(t, func() []console.Agent {
+		if !up.Load() {
+			return nil
+		}
+		return []console.Agent{{Name: scope, Card: s.card}}
+	})
+	res, err := http.Get(s.url + "/a2a/rest/tasks/crashed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	b := open(t, s.page)
+	b.shows("main", "There is no agent to be seen now")
+	b.click("button", "Try again")
+	b.shows("main", "There is no agent to be seen now")
+	b.view("Wire")
+	b.shows(".rows.wire .state", "502")
+	res, err = http.Get(s.url + "/a2a/rest/tasks/again") // it goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	b.shows(".tools", "2 exchanges")
+	b.press("1")
+	b.shows("main", "There is no agent to be seen now")
+	b.press("2") // the views by their numbers are those that there are
+	b.shows(".rows.wire .state", "502")
+	b.run(chromedp.Navigate(s.base+"?anew#/wire/2"), chromedp.Reload())
+	b.shows(".detail h2", "GET")
+	b.press("\x1b1")
+	up.Store(true)
+	b.click("button", "Try again")
+	b.shows("main", "Try again")
+	b.shows("#views", "Conversation")
 }
 
 // Ten thousand rows scroll.

@@ -23,7 +23,7 @@ const all = {
 };
 
 let about = null; // what there is to see
-let agent = null; // the one that is shown
+let agent = null; // the one that is shown; null: there is none now
 let current = null; // the view that is shown
 let routed = null; // the part of the address that it is shown for
 const made = new Map(); // the views that were, by agent
@@ -35,10 +35,12 @@ function go(where) {
 }
 
 function offered() {
-  return Object.keys(all).filter((v) => v !== 'task' && (v !== 'wire' || about.wire) && (v !== 'webhooks' || agent.webhooks));
+  const is = { agent: true, conversation: agent, tasks: agent, wire: about.wire, webhooks: agent?.webhooks };
+  return Object.keys(all).filter((v) => is[v]);
 }
 
 function viewOf(name) {
+  if (!agent && name !== 'wire') return nobody();
   const key = name === 'wire' ? 'wire' : `${agent.name}/${name}`; // the wire is of all agents
   if (!made.has(key)) {
     made.set(key, all[name][1]({ agent, go, hint: changed, wire: about.wire, operator: about.operator }));
@@ -46,12 +48,26 @@ function viewOf(name) {
   return made.get(key);
 }
 
+/** nobody is the view where there is no agent. What was recorded can be seen all the same. */
+function nobody() {
+  const wrong = h('p.error', { role: 'alert' });
+  const again = async () => {
+    try {
+      await start();
+    } catch (e) {
+      wrong.textContent = e.message;
+    }
+  };
+  return { el: h('div.empty', h('p', 'There is no agent to be seen now: the log says why', about.wire && ', and the wire what passed', '.'), wrong,
+    button('Try again', again)), show: () => {} };
+}
+
 function route() {
-  if (!agent || routed === location.hash) return;
+  if (!about || routed === location.hash) return;
   routed = location.hash;
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
   let [name, what = ''] = path.split('/');
-  if (name !== 'task' && !offered().includes(name)) name = 'agent';
+  if (!offered().includes(name) && !(agent && name === 'task')) name = 'agent';
   try {
     what = decodeURIComponent(what);
   } catch { /* it is shown as it is */ }
@@ -104,11 +120,7 @@ async function start() {
   byId('pick').hidden = about.agents.length < 2;
   const last = sessionStorage.getItem('agent');
   agent = about.agents.find((a) => a.name === last) ?? about.agents[0];
-  if (!agent) {
-    main.replaceChildren(h('div.empty', 'There is no agent to be seen now; the log says why. ', button('Try again', () => start())));
-    return;
-  }
-  pick.value = agent.name;
+  pick.value = agent?.name;
   pick.onchange = () => {
     agent = about.agents.find((a) => a.name === pick.value);
     sessionStorage.setItem('agent', agent.name);
@@ -119,6 +131,7 @@ async function start() {
     }
   };
   listen();
+  routed = null;
   route();
 }
 
@@ -193,7 +206,7 @@ function pressed(e) {
 function handled(e) {
   const plain = !e.target.closest('button, a') || e.key !== 'Enter';
   if (plain && current?.list?.key(e.key)) return true;
-  const view = /^[1-9]$/.test(e.key) && agent && offered()[e.key - 1];
+  const view = /^[1-9]$/.test(e.key) && about && offered()[e.key - 1];
   if (e.key === '?') help();
   else if (e.key === '/') current?.search?.();
   else if (e.key === 'd') theme();
