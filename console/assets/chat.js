@@ -1,7 +1,7 @@
 // A conversation with the agent: what the user says starts a task or answers one, what the agent does comes as a stream.
 
 import { a2a } from './api.js';
-import { button, fill, h, later, toast } from './dom.js';
+import { button, fill, h, later, theirs, toast } from './dom.js';
 import { base64, ended, parse, short, size, waits } from './format.js';
 import { Artifact, message, state } from './parts.js';
 
@@ -25,7 +25,7 @@ export function chatView({ agent, go }) {
     (data.hidden ? text : data).focus();
   }, { 'aria-expanded': false });
   files.addEventListener('change', () => {
-    chosen.textContent = [...files.files].map((f) => `${f.name} (${size(f.size)})`).join(', ');
+    fill(chosen, [...files.files].map((f, i) => [i > 0 && ', ', theirs(f.name), ` (${size(f.size)})`]));
   });
   text.addEventListener('keydown', (e) => {
     if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
@@ -68,7 +68,7 @@ export function chatView({ agent, go }) {
     try {
       content = await parts();
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
       return;
     }
     text.value = data.value = files.value = chosen.textContent = '';
@@ -92,7 +92,7 @@ export function chatView({ agent, go }) {
 
   function heard(turn) {
     if (turn.contextId) contextId = turn.contextId;
-    where.textContent = turn.waiting() ? 'The next message answers the question.' : '';
+    fill(where, turn.waiting() && 'The next message answers the question.');
   }
 
   return {
@@ -160,14 +160,14 @@ class Turn {
       const task = await this.on.service.task(this.id);
       this.push({ task });
       this.drainNow();
-      if (why) this.trouble.textContent = `The stream broke off: ${why.message} This is the task as it is now.`;
+      if (why) fill(this.trouble, 'The stream broke off: ', theirs(why.message), ' This is the task as it is now.');
       if (ended(this.state) || this.waiting() || this.lost > 5) return;
-      const said = this.trouble.textContent;
+      const said = [...this.trouble.childNodes];
       const going = this.follow((signal) => this.on.service.subscribe(this.id, signal));
-      this.trouble.textContent = said;
+      fill(this.trouble, said);
       await going;
     } catch (e) {
-      this.trouble.textContent = `The stream broke off, and the task cannot be read: ${e.message}`;
+      fill(this.trouble, 'The stream broke off, and the task cannot be read: ', theirs(e.message));
     }
   }
 
@@ -181,7 +181,7 @@ class Turn {
         this.drainNow();
       }
     } catch (e) {
-      this.trouble.textContent = e.message;
+      fill(this.trouble, theirs(e.message));
     }
   }
 
@@ -216,7 +216,7 @@ class Turn {
   }
 
   apply(e) {
-    if (e.failed) this.trouble.textContent = e.failed.message;
+    if (e.failed) fill(this.trouble, theirs(e.failed.message));
     else if (e.task) this.whole(e.task);
     else if (e.message) {
       this.contextId = e.message.contextId || this.contextId;
@@ -301,7 +301,7 @@ class Turn {
       const task = await this.on.service.cancel(this.id);
       this.push({ task });
     } catch (e) {
-      toast(e.message);
+      toast(theirs(e.message));
     } finally {
       this.cancelButton.disabled = false;
     }

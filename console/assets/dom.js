@@ -1,4 +1,5 @@
-// What builds the page. Text comes in as text nodes only: nothing that somebody else said is ever read as HTML.
+// What builds the page. Text comes in as text nodes only, and nowhere but here: nothing that somebody else said is ever
+// read as HTML, hides in a text, or turns around what is beside it.
 
 /** h makes an element: h('div.a.b', {title: 't', onclick: f}, 'text', node, [more]). */
 export function h(spec, ...rest) {
@@ -14,16 +15,40 @@ function add(el, arg) {
   if (Array.isArray(arg)) arg.forEach((a) => add(el, a));
   else if (arg instanceof Node) el.append(arg);
   else if (typeof arg === 'object') attributes(el, arg);
-  else el.append(document.createTextNode(String(arg)));
+  else el.append(textNode(String(arg)));
 }
+
+const read = new Set(['title', 'alt', 'aria-label']); // attributes that people read
 
 function attributes(el, attrs) {
   for (const [name, v] of Object.entries(attrs)) {
     if (name.startsWith('on')) el.addEventListener(name.slice(2), v);
     else if (v === true) el.setAttribute(name, '');
+    else if (v != null && read.has(name)) el.setAttribute(name, visible(v));
     else if (v != null && v !== false) el.setAttribute(name, v);
   }
 }
+
+// Control characters but for tabs and the ends of lines, separators of lines, and controls of the direction of writing.
+const unseen = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** visible returns text with what cannot be seen in it escaped, as the command line does: \u202e. */
+const visible = (s) => String(s).replace(unseen, (c) => {
+  const code = c.charCodeAt(0).toString(16);
+  return c < '\x80' ? `\\x${code.padStart(2, '0')}` : `\\u${code.padStart(4, '0')}`;
+});
+
+/** textNode makes a text node. */
+export const textNode = (s) => document.createTextNode(visible(s));
+
+/** addText lets a text node grow. */
+export const addText = (node, s) => node.appendData(visible(s));
+
+/**
+ * theirs is what somebody else said, to stand beside text of ours: whatever direction it is written in, that of ours stays.
+ * What should be text and is none is shown as JSON.
+ */
+export const theirs = (v) => (v == null || v === '' ? null : h('bdi', typeof v === 'string' ? v : JSON.stringify(v)));
 
 /** fill replaces what an element holds. */
 export function fill(el, ...kids) {
@@ -50,11 +75,10 @@ export function later(f) {
 let timer;
 
 /** toast says something for a moment. */
-export function toast(text) {
-  const el = document.getElementById('toast');
-  el.textContent = text;
+export function toast(...what) {
+  const el = fill(document.getElementById('toast'), what);
   clearTimeout(timer);
-  timer = setTimeout(() => { el.textContent = ''; }, 3500);
+  timer = setTimeout(() => fill(el), 3500);
 }
 
 /** copy puts text on the clipboard, or shows it to be copied by hand. */
@@ -95,7 +119,7 @@ function safeName(name) {
  */
 export class Rows {
   /**
-   * columns: [[title, class]]; cells(item) returns a node or text for each; open(item, index) is called on Enter and
+   * columns: [[title, class]]; cells(item) returns a node or text, which is theirs, for each; open(item, index) is called on Enter and
    * click, end() when the last row can be seen; empty is said where there is no row.
    */
   constructor({ label, kind, columns, cells, open, end, empty }) {
@@ -182,7 +206,7 @@ export class Rows {
     let row = this.made.get(n);
     if (!row) {
       const item = this.items[n];
-      const cells = this.cells(item).map((c, i) => h('span', { role: 'gridcell', class: this.columns[i][1] }, c));
+      const cells = this.cells(item).map((c, i) => h('span', { role: 'gridcell', class: this.columns[i][1] }, typeof c === 'string' ? theirs(c) : c));
       row = { item, el: h('div.row', { role: 'row', id: `${this.id}-${n}`, 'data-n': n, 'aria-rowindex': n + 2 }, cells) };
       this.made.set(n, row);
       this.space.append(row.el);

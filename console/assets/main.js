@@ -1,7 +1,7 @@
 // The page: who may see it, which view is shown, and the keys.
 
 import { Failure, get, open } from './api.js';
-import { button, fill, h } from './dom.js';
+import { button, fill, h, theirs } from './dom.js';
 import { agentView } from './agent.js';
 import { chatView } from './chat.js';
 import { taskView } from './task.js';
@@ -55,7 +55,7 @@ function nobody() {
     try {
       await start();
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     }
   };
   return { el: h('div.empty', h('p', 'There is no agent to be seen now: the log says why', about.wire && ', and the wire what passed', '.'), wrong,
@@ -101,14 +101,14 @@ function listen() {
   for (const what of ['hello', 'tasks', 'wire']) {
     source.addEventListener(what, () => {
       live.removeAttribute('data-lost');
-      live.textContent = 'live';
+      fill(live, 'live');
       changed(what);
       if (what === 'hello') changed('tasks');
     });
   }
   source.addEventListener('error', () => {
     live.setAttribute('data-lost', '');
-    live.textContent = 'disconnected';
+    fill(live, 'disconnected');
     if (source.readyState === EventSource.CLOSED) get('session').then((s) => { if (!s.open) signIn(); }, () => setTimeout(listen, 3000));
   });
 }
@@ -143,7 +143,7 @@ async function signIn(why = '') {
   const secret = h('input', { type: 'password', autocomplete: 'off', 'aria-label': can.token ? 'Token' : 'Credential', size: 40 });
   const header = h('select', { 'aria-label': 'What it is' }, can.token && h('option', { value: '' }, 'Token of the console'),
     can.credential && [h('option', { value: 'X-API-Key' }, 'API key'), h('option', { value: 'Authorization' }, 'Bearer token')]);
-  const wrong = h('p.error', { role: 'alert' }, why || can.why);
+  const wrong = h('p.error', { role: 'alert' }, theirs(why || can.why));
   const enter = async (e) => {
     e.preventDefault();
     const value = secret.value.trim();
@@ -153,7 +153,7 @@ async function signIn(why = '') {
       else await open(value);
       await start();
     } catch (x) {
-      wrong.textContent = x.message;
+      fill(wrong, theirs(x.message));
     }
   };
   main.replaceChildren(h('div.view.page', h('form', { onsubmit: enter }, h('h2', 'Open the console'),

@@ -1,6 +1,6 @@
 // Messages, artifacts and their parts as they are shown: by their media type, and never as HTML.
 
-import { button, copy, fill, h, save } from './dom.js';
+import { addText, button, copy, fill, h, save, textNode, theirs } from './dom.js';
 import { bytes, pretty, size, stateWords } from './format.js';
 
 // Bytes of one text that are in the page. The rest is a click away.
@@ -12,7 +12,7 @@ const images = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 /** state makes the sign of a task's state. */
 export function state(name) {
   const [text, tone] = stateWords(name);
-  return h('span.state', { 'data-tone': tone }, text);
+  return h('span.state', { 'data-tone': tone }, theirs(text));
 }
 
 /** LongText shows text that may be of any length, and grow. */
@@ -20,7 +20,7 @@ export class LongText {
   constructor(text = '', { name = 'text.txt', mono = false } = {}) {
     this.pieces = [];
     this.length = 0;
-    this.node = document.createTextNode('');
+    this.node = textNode('');
     this.name = name;
     this.rest = h('div.line', { hidden: true });
     this.el = h('div', h('pre', { class: mono ? '' : 'text', tabindex: 0, role: 'group', 'aria-label': 'Text' }, this.node), this.rest);
@@ -28,18 +28,18 @@ export class LongText {
   }
 
   append(text) {
-    if (this.length < shown) this.node.appendData(text.slice(0, shown - this.length));
+    if (this.length < shown) addText(this.node, text.slice(0, shown - this.length));
     this.pieces.push(text);
     this.length += text.length;
     if (this.length <= shown) return;
-    if (this.all) this.node.appendData(text);
+    if (this.all) addText(this.node, text);
     else if (this.rest.hidden) {
-      this.count = document.createTextNode('');
+      this.count = h('span.muted');
       this.rest.hidden = false;
-      fill(this.rest, h('span.muted', this.count), button('Show all', () => this.showAll()),
+      fill(this.rest, this.count, button('Show all', () => this.showAll()),
         button('Copy', () => copy(this.text(), 'Text')), button('Download', () => save(this.text(), this.name)));
     }
-    if (this.count) this.count.data = `The first ${size(shown)} of ${size(this.length)}.`;
+    if (this.count) fill(this.count, `The first ${size(shown)} of ${size(this.length)}.`);
   }
 
   text() {
@@ -48,7 +48,8 @@ export class LongText {
   }
 
   showAll() {
-    this.node.data = this.text();
+    this.node.data = '';
+    addText(this.node, this.text());
     this.all = true;
     this.rest.hidden = true;
   }
@@ -59,11 +60,11 @@ const isText = (type) => /^text\//.test(type) || /[/+](json|xml|yaml|x-ndjson)$/
 /** part shows one part. */
 export function part(p, name = 'part') {
   const type = String(p.mediaType ?? '').split(';')[0].trim().toLowerCase();
-  const title = p.filename ? h('p.muted', p.filename, type && ` (${type})`) : null;
+  const title = p.filename ? h('p.muted', theirs(p.filename), type && [' (', theirs(type), ')']) : null;
   if (typeof p.text === 'string') return h('div.part', title, textPart(p.text, type, p.filename || `${name}.txt`));
   if (p.data !== undefined) return h('div.part', title, json(JSON.stringify(p.data), `${name}.json`));
   if (typeof p.url === 'string') {
-    return h('div.part', title, h('div.line', h('code', p.url), button('Copy address', () => copy(p.url, 'Address'))));
+    return h('div.part', title, h('div.line', h('code', theirs(p.url)), button('Copy address', () => copy(p.url, 'Address'))));
   }
   if (typeof p.raw === 'string') return h('div.part', file(p.raw, type, p.filename || name));
   return h('div.part.muted', 'A part with nothing in it.');
@@ -81,8 +82,8 @@ export function json(text, name = 'data.json') {
 
 function file(raw, type, name) {
   const data = bytes(raw);
-  if (!data) return h('p.error', `${name}: the bytes are not base64.`);
-  const keep = h('div.line', h('span', name), h('span.muted', `${type || 'no media type'}, ${size(data.length)}`),
+  if (!data) return h('p.error', theirs(name), ': the bytes are not base64.');
+  const keep = h('div.line', h('span', theirs(name)), h('span.muted', theirs(type) ?? 'no media type', `, ${size(data.length)}`),
     button('Download', () => save(data, name)));
   if (images.has(type)) {
     const url = URL.createObjectURL(new Blob([data], { type }));
@@ -111,8 +112,8 @@ export class Artifact {
   set(a) {
     this.id = a.artifactId;
     this.name = a.name || a.artifactId;
-    this.heading.textContent = this.name;
-    this.note.textContent = a.description ?? '';
+    fill(this.heading, theirs(this.name));
+    fill(this.note, theirs(a.description));
     this.parts = [];
     this.body.replaceChildren();
     this.append(a);

@@ -1,7 +1,7 @@
 // One task as the timeline of its log.
 
 import { a2a, about, get } from './api.js';
-import { button, copy, fill, h, Rows, toast } from './dom.js';
+import { button, copy, fill, h, Rows, theirs, toast } from './dom.js';
 import { ended, place, size, when, who } from './format.js';
 import { Artifact, json, message, state } from './parts.js';
 import { line } from './tasks.js';
@@ -40,9 +40,9 @@ export function taskView({ agent, go, wire }) {
     id = wanted;
     whose = caller;
     service = a2a(agent.name, whose);
-    owner.textContent = whose && `of ${who(whose)}: you can only look`;
+    fill(owner, whose && ['of ', theirs(who(whose)), ': you can only look']);
     goOn.hidden = whose !== '';
-    name.textContent = id;
+    fill(name, theirs(id));
     task = null;
     following?.abort();
     rows.set([], -1);
@@ -63,7 +63,7 @@ export function taskView({ agent, go, wire }) {
       task = t;
       stands(t.status?.state);
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     }
   }
 
@@ -95,7 +95,7 @@ export function taskView({ agent, go, wire }) {
         }
       }
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
       if (e.status === 410 && !rows.items.length) rows.set(past(task));
     } finally {
       reading = false;
@@ -116,7 +116,7 @@ export function taskView({ agent, go, wire }) {
         if (event.statusUpdate) stands(event.statusUpdate.status?.state);
       }
     } catch (e) {
-      if (!stopped.signal.aborted) wrong.textContent = e.message;
+      if (!stopped.signal.aborted) fill(wrong, theirs(e.message));
     }
   }
 
@@ -140,7 +140,7 @@ export function taskView({ agent, go, wire }) {
     if (!task || (!open && split.classList.contains('open'))) return;
     fill(detail, h('div.tools', button('Close', close)),
       h('dl', h('dt', 'State'), h('dd', state(task.status?.state)), h('dt', 'Since'), h('dd', when(task.status?.timestamp)),
-        h('dt', 'Context'), h('dd', h('code', task.contextId))),
+        h('dt', 'Context'), h('dd', h('code', theirs(task.contextId)))),
       task.status?.message && [h('h3', 'Last words'), h('div.box', message(task.status.message))],
       (task.artifacts ?? []).map((a) => new Artifact(a).el),
       (task.history ?? []).length > 0 && [h('h3', 'History'), task.history.map((m) =>
@@ -155,7 +155,7 @@ export function taskView({ agent, go, wire }) {
       stands(task.status?.state);
       await catchUp();
     } catch (e) {
-      toast(e.message);
+      toast(theirs(e.message));
     } finally {
       cancel.disabled = false;
     }
@@ -170,11 +170,11 @@ export function taskView({ agent, go, wire }) {
     const draw = async () => {
       try {
         const { configs = [] } = await service.hooks(id);
-        fill(list, configs.length ? configs.map((c) => h('li', h('code', c.url), h('div.line', h('span.muted', c.id),
-          button('Remove', async () => { await service.removeHook(id, c.id).catch((e) => { say.textContent = e.message; }); draw(); }))))
+        fill(list, configs.length ? configs.map((c) => h('li', h('code', theirs(c.url)), h('div.line', h('span.muted', theirs(c.id)),
+          button('Remove', async () => { await service.removeHook(id, c.id).catch((e) => { fill(say, theirs(e.message)); }); draw(); }))))
           : h('li.muted', 'No webhook is registered for this task.'));
       } catch (e) {
-        say.textContent = e.message;
+        fill(say, theirs(e.message));
       }
     };
     const add = async () => {
@@ -183,7 +183,7 @@ export function taskView({ agent, go, wire }) {
         await service.addHook(id, { url: url.value });
         url.value = '';
       } catch (e) {
-        say.textContent = e.message;
+        fill(say, theirs(e.message));
       }
       await draw();
     };
@@ -198,10 +198,10 @@ export function taskView({ agent, go, wire }) {
     fill(detail, h('div.tools', button('Close', close)), h('h3', 'Webhooks of this task'), list, say);
     try {
       const { webhooks } = await get(`agents/${agent.name}/webhooks?task=${encodeURIComponent(id)}`, { headers: about(whose) });
-      fill(list, webhooks.length ? webhooks.map((w) => h('li', h('div.line', h('code', w.url), hookStands(w)), progress(w)))
+      fill(list, webhooks.length ? webhooks.map((w) => h('li', h('div.line', h('code', theirs(w.url)), hookStands(w)), progress(w)))
         : h('li.muted', 'No webhook is registered for this task.'));
     } catch (e) {
-      say.textContent = e.message;
+      fill(say, theirs(e.message));
     }
   }
 

@@ -1,7 +1,7 @@
 // The caller's tasks, those with the newest status first, as they change. The operator may look at another caller's.
 
 import { a2a, get } from './api.js';
-import { button, fill, h, later, Rows } from './dom.js';
+import { button, fill, h, later, Rows, theirs } from './dom.js';
 import { short, states, stateWords, taskPlace, when, who, words } from './format.js';
 import { state } from './parts.js';
 
@@ -50,7 +50,7 @@ export function tasksView({ agent, go, operator }) {
         after = page.next;
       }
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
       return;
     }
     const now = JSON.stringify(all);
@@ -89,10 +89,10 @@ export function tasksView({ agent, go, operator }) {
       const known = new Map(rows.items.map((t) => [JSON.stringify(t), t])); // what did not change is not drawn anew
       const items = (page.tasks ?? []).map((t) => known.get(JSON.stringify(t)) ?? t);
       rows.set(items, items.findIndex((t) => t.id === chosen));
-      count.textContent = `${page.totalSize} ${page.totalSize === 1 ? 'task' : 'tasks'}`;
+      fill(count, `${page.totalSize} ${page.totalSize === 1 ? 'task' : 'tasks'}`);
       wrong.textContent = '';
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     }
   }
 
@@ -106,7 +106,7 @@ export function tasksView({ agent, go, operator }) {
       next = page.nextPageToken;
       rows.set(rows.items.concat(page.tasks ?? []));
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     } finally {
       loading = false;
     }
@@ -132,19 +132,19 @@ export function tasksView({ agent, go, operator }) {
 export function line(event, turn) {
   if (event.statusUpdate) {
     const s = event.statusUpdate.status ?? {};
-    const said = turn ? `You: ${words(turn.parts)}` : words(s.message?.parts);
+    const said = turn ? ['You: ', theirs(words(turn.parts))] : words(s.message?.parts);
     return { sign: state(s.state), text: said, at: s.timestamp };
   }
   if (event.artifactUpdate) {
     const { artifact: a = {}, append, lastChunk } = event.artifactUpdate;
     const kind = append ? 'Chunk' : 'Artifact';
-    return { sign: h('span', lastChunk && append ? 'Last chunk' : kind), text: `${a.name || a.artifactId || ''}: ${words(a.parts)}` };
+    return { sign: h('span', lastChunk && append ? 'Last chunk' : kind), text: [theirs(a.name || a.artifactId), ': ', theirs(words(a.parts))] };
   }
   if (event.task) {
     const t = event.task;
     const asked = (t.history ?? []).map((m) => words(m.parts)).join(' · ');
-    return { sign: state(t.status?.state), text: asked || `Task ${t.id}`, at: t.status?.timestamp };
+    return { sign: state(t.status?.state), text: asked || ['Task ', theirs(t.id)], at: t.status?.timestamp };
   }
-  if (event.message) return { sign: h('span', short(event.message.role)), text: words(event.message.parts) };
+  if (event.message) return { sign: h('span', theirs(short(event.message.role))), text: words(event.message.parts) };
   return { sign: h('span', 'Unknown'), text: JSON.stringify(event).slice(0, 200) };
 }

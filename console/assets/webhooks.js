@@ -1,7 +1,7 @@
 // Webhooks, how far each has come, and the attempts to deliver to them.
 
 import { get } from './api.js';
-import { fill, h, Rows } from './dom.js';
+import { fill, h, Rows, theirs } from './dom.js';
 import { taskPlace, when, who } from './format.js';
 
 /** webhooksView shows the webhooks of one agent. */
@@ -29,12 +29,12 @@ export function webhooksView({ agent, go }) {
           : 'The agent is elsewhere: each task tells of its own webhooks, and what passes the tap is below.'));
       rows.set(page.deliveries);
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     }
   }
 
-  const hook = (w) => h('li', h('div.line', h('code', w.url), stands(w),
-    h('a.end', { href: `#/${taskPlace(w.task, w.caller)}` }, 'Task')), progress(w, w.caller && `of ${who(w.caller)}, `));
+  const hook = (w) => h('li', h('div.line', h('code', theirs(w.url)), stands(w),
+    h('a.end', { href: `#/${taskPlace(w.task, w.caller)}` }, 'Task')), progress(w, w.caller && ['of ', theirs(who(w.caller)), ', ']));
 
   return {
     el, list: rows,
@@ -46,7 +46,7 @@ export function webhooksView({ agent, go }) {
 /** progress says how far a webhook has come. */
 export const progress = (w, first) => [h('div.muted', first, `delivered up to entry ${w.delivered}`,
   w.attempts > 0 && `, ${w.attempts} attempts failed in a row`, w.due && `, the next ${when(w.due)}`,
-  w.scheme && `, with ${w.scheme} credentials`, w.token && ', with a token'), w.failure && h('div.error', w.failure)];
+  w.scheme && [', with ', theirs(w.scheme), ' credentials'], w.token && ', with a token'), w.failure && h('div.error', theirs(w.failure))];
 
 /** stands makes the sign of a webhook. */
 export function stands(w) {

@@ -1,7 +1,7 @@
 // The wire: every exchange that the recorder has, what is wrong with it, and what was said, byte for byte.
 
 import { get } from './api.js';
-import { button, copy, fill, h, later, Rows, toast } from './dom.js';
+import { button, copy, fill, h, later, Rows, theirs, toast } from './dom.js';
 import { curl, pretty, size, took, when } from './format.js';
 import { LongText } from './parts.js';
 
@@ -45,7 +45,7 @@ export function wireView({ go, hint }) {
     const low = list.el.scrollTop + list.el.clientHeight >= list.el.scrollHeight - 60;
     const items = [...rows.values()].filter((r) => keep(r) && (!found || found.has(r.id)));
     list.set(items, chosen === undefined ? -1 : items.findIndex((r) => r.id === chosen));
-    count.textContent = items.length === rows.size ? `${rows.size} exchanges` : `${items.length} of ${rows.size} exchanges`;
+    fill(count, items.length === rows.size ? `${rows.size} exchanges` : `${items.length} of ${rows.size} exchanges`);
     if (low && list.at < 0) requestAnimationFrame(() => { list.el.scrollTop = list.el.scrollHeight; });
   });
 
@@ -78,7 +78,7 @@ export function wireView({ go, hint }) {
       }
       wrong.textContent = '';
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     } finally {
       busy = false;
     }
@@ -86,9 +86,9 @@ export function wireView({ go, hint }) {
   }
 
   function says(s) {
-    file.textContent = s.file && !s.fileError ? `in ${s.file}` : '';
-    const lost = s.lost > 0 ? `${size(s.lost)} passed unrecorded: the recorder could not keep up. ` : '';
-    trouble.textContent = lost + (s.fileError ? `The file ended, the traffic goes on: ${s.fileError}` : '');
+    fill(file, s.file && !s.fileError && ['in ', theirs(s.file)]);
+    fill(trouble, s.lost > 0 && `${size(s.lost)} passed unrecorded: the recorder could not keep up. `,
+      s.fileError && ['The file ended, the traffic goes on: ', theirs(s.fileError)]);
   }
 
   function soon() {
@@ -102,7 +102,7 @@ export function wireView({ go, hint }) {
       found = q ? new Set((await get(`wire/search?q=${encodeURIComponent(q)}`)).ids) : null;
       draw();
     } catch (e) {
-      wrong.textContent = e.message;
+      fill(wrong, theirs(e.message));
     }
   }
 
@@ -115,7 +115,7 @@ export function wireView({ go, hint }) {
       const x = await get(`wire/${id}`);
       if (opened === id) exchange(detail, x, close);
     } catch (e) {
-      fill(detail, h('div.tools', button('Close', close)), h('p.error', e.message));
+      fill(detail, h('div.tools', button('Close', close)), h('p.error', theirs(e.message)));
     }
   }
 
@@ -149,12 +149,12 @@ const title = (r) => r.operation || { card: 'Agent card', webhook: 'Notification
 const path = (url) => { try { const u = new URL(url, 'http://x'); return u.pathname + u.search; } catch { return url; } };
 
 function operation(r) {
-  return r.findings ? [title(r), ' ', h('span.count', { 'data-level': level(r.worst), title: `${r.findings} findings` }, `▲${r.findings}`)] : title(r);
+  return r.findings ? [theirs(title(r)), ' ', h('span.count', { 'data-level': level(r.worst), title: `${r.findings} findings` }, `▲${r.findings}`)] : theirs(title(r));
 }
 
 function status(r) {
   const tone = r.err || r.status >= 400 || (r.grpc && r.grpc !== '0') ? 'bad' : r.done ? 'good' : 'work';
-  const text = r.err ? 'broken' : r.grpc && r.grpc !== '0' ? `gRPC ${r.grpc}` : r.status || (r.done ? 'none' : 'waits');
+  const text = r.err ? 'broken' : r.grpc && r.grpc !== '0' ? h('span', 'gRPC ', theirs(r.grpc)) : r.status || (r.done ? 'none' : 'waits');
   return h('span.state', { 'data-tone': tone, title: r.err || null }, text);
 }
 
@@ -172,12 +172,12 @@ function timing(r) {
 }
 
 const heads = (header) => h('div.box.heads', Object.entries(header ?? {}).flatMap(([name, values]) =>
-  values.flatMap((v) => [h('span.muted', name), h('span', v)])));
+  values.flatMap((v) => [h('span.muted', theirs(name)), h('span', theirs(v))])));
 
 /** finding shows one broken clause. */
 const finding = (f) => h('div.finding', { 'data-level': level(f.level) },
-  h('b', String(f.level)), ` ${f.section} ${f.rule}`, f.client && h('span.muted', ' by the client'), h('div', f.says),
-  h('div.muted', f.path && `at ${f.path}: `, f.got && `got ${f.got}`, f.want && `, want ${f.want}`));
+  h('b', String(f.level)), ` ${f.section} ${f.rule}`, f.client && h('span.muted', ' by the client'), h('div', theirs(f.says)),
+  h('div.muted', f.path && ['at ', theirs(f.path), ': '], f.got && ['got ', theirs(f.got)], f.want && [', want ', theirs(f.want)]));
 
 function body(title, b, href) {
   if (!b.size && !b.text) return null;
@@ -192,14 +192,14 @@ function exchange(el, x, close) {
   const at = new URL(`api/wire/${r.id}/`, import.meta.url);
   fill(el, h('div.tools', button('Close', close), button('Copy as curl', () => copy(curl(x), 'curl command')),
     r.kind === 'call' && r.binding === 'GRPC' && h('span.muted', 'curl does not speak gRPC: the bytes are not in the command.')),
-  h('h2', title(r)), h('dl',
-    h('dt', 'Request'), h('dd', h('code', `${r.method} ${r.url}`)),
-    x.upstream && [h('dt', 'Went to'), h('dd', h('code', x.upstream))],
-    h('dt', 'Status'), h('dd', status(r), r.err && h('div.error', r.err)),
+  h('h2', theirs(title(r))), h('dl',
+    h('dt', 'Request'), h('dd', h('code', theirs(r.method), ' ', theirs(r.url))),
+    x.upstream && [h('dt', 'Went to'), h('dd', h('code', theirs(x.upstream)))],
+    h('dt', 'Status'), h('dd', status(r), r.err && h('div.error', theirs(r.err))),
     h('dt', 'Time'), h('dd', `${when(r.start)}, first byte after ${took(r.first || r.duration)}, ${r.done ? 'ended' : 'still open'} after ${took(r.duration)}`, timing(r)),
-    h('dt', 'From'), h('dd', `${x.client} ${x.proto}`),
-    r.task && [h('dt', 'Task'), h('dd', h('a', { href: `#/task/${encodeURIComponent(r.task)}` }, r.task))],
-    x.note && [h('dt', 'The tap'), h('dd', x.note)],
+    h('dt', 'From'), h('dd', theirs(x.client), ' ', theirs(x.proto)),
+    r.task && [h('dt', 'Task'), h('dd', h('a', { href: `#/task/${encodeURIComponent(r.task)}` }, theirs(r.task)))],
+    x.note && [h('dt', 'The tap'), h('dd', theirs(x.note))],
     x.truncated > 0 && [h('dt', 'Left out'), h('dd', `${size(x.truncated)}: they are in the file.`)]),
   x.findings.length > 0 && [h('h3', `Findings (${x.findings.length})`), x.findings.map(finding)],
   h('h3', 'Request headers'), heads(x.requestHeader), body('Request', x.request, new URL('request', at)),
@@ -228,7 +228,7 @@ function frames(r) {
       total = page.total;
       rows.set(rows.items.concat(page.frames));
     } catch (e) {
-      toast(e.message);
+      toast(theirs(e.message));
     } finally {
       busy = false;
     }
