@@ -3,7 +3,7 @@
 import { get } from './api.js';
 import { button, copy, fill, h, save, theirs } from './dom.js';
 import { parse } from './format.js';
-import { json } from './parts.js';
+import { json, sign } from './parts.js';
 
 /** agentView shows one agent's card. */
 export function agentView({ agent }) {
@@ -59,7 +59,7 @@ function signature(s) {
     absent: ['idle', 'The card is not signed'],
   }[s.outcome] ?? ['warn', 'The signature could not be verified'];
   return [
-    item('Signature', h('span.state', { 'data-tone': s.drift ? 'bad' : tone }, h('span', text)), s.why && h('div.muted', theirs(s.why)),
+    item('Signature', sign(s.drift ? 'bad' : tone, text), s.why && h('div.muted', theirs(s.why)),
       s.drift && h('div.error', 'The card is not the one that was approved.')),
     s.digest && item('Digest', h('code', s.digest)),
   ];

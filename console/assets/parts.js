@@ -9,10 +9,13 @@ const shown = 64 * 1024;
 // Images that a browser draws without running anything that is in them.
 const images = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
+/** sign makes the sign of how something stands: a mark in a tone, and words, which have an element so that they can be cut. */
+export const sign = (tone, words, attrs = {}) => h('span.state', { 'data-tone': tone, ...attrs }, h('span', words));
+
 /** state makes the sign of a task's state. */
 export function state(name) {
   const [text, tone] = stateWords(name);
-  return h('span.state', { 'data-tone': tone }, theirs(text));
+  return sign(tone, theirs(text));
 }
 
 /** LongText shows text that may be of any length, and grow. */

@@ -3,6 +3,7 @@
 import { get } from './api.js';
 import { fill, h, Rows, theirs } from './dom.js';
 import { taskPlace, when, who } from './format.js';
+import { sign } from './parts.js';
 
 /** webhooksView shows the webhooks of one agent. */
 export function webhooksView({ agent, go }) {
@@ -10,7 +11,7 @@ export function webhooksView({ agent, go }) {
   const wrong = h('span.error', { role: 'alert' });
   const rows = new Rows({
     label: 'Attempts', kind: 'hooks', empty: 'Nothing was delivered yet.', columns: [['Time', ''], ['Result', ''], ['Address', 'mono wide'], ['What', '']],
-    cells: (d) => [when(d.time), sign(d), d.url, d.failure || (d.exchange ? `exchange ${d.exchange}` : `delivered up to entry ${d.delivered}`)],
+    cells: (d) => [when(d.time), came(d), d.url, d.failure || (d.exchange ? `exchange ${d.exchange}` : `delivered up to entry ${d.delivered}`)],
     open: (d) => go(d.exchange ? `wire/${d.exchange}` : taskPlace(d.task, d.caller)),
   });
   const el = h('div.view', h('div.tools', h('h2', 'Webhooks'), wrong), h('section.hooklist', list),
@@ -52,9 +53,7 @@ export const progress = (w, first) => [h('div.muted', first, `delivered up to en
 export function stands(w) {
   const [tone, text] = w.done && w.failure ? ['bad', 'Given up'] : w.done ? ['good', 'Finished']
     : w.attempts ? ['warn', 'Tries again'] : ['work', 'Delivers'];
-  return h('span.state', { 'data-tone': tone }, text);
+  return sign(tone, text);
 }
 
-function sign(d) {
-  return h('span.state', { 'data-tone': d.failure ? 'bad' : 'good' }, d.failure ? 'Failed' : 'Delivered');
-}
+const came = (d) => (d.failure ? sign('bad', 'Failed') : sign('good', 'Delivered'));

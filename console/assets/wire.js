@@ -3,7 +3,7 @@
 import { get } from './api.js';
 import { button, copy, fill, h, later, Rows, theirs, toast } from './dom.js';
 import { curl, pretty, size, took, when } from './format.js';
-import { LongText } from './parts.js';
+import { LongText, sign } from './parts.js';
 
 const limit = 20000; // rows that the page keeps
 
@@ -154,8 +154,8 @@ function operation(r) {
 
 function status(r) {
   const tone = r.err || r.status >= 400 || (r.grpc && r.grpc !== '0') ? 'bad' : r.done ? 'good' : 'work';
-  const text = r.err ? 'broken' : r.grpc && r.grpc !== '0' ? h('span', 'gRPC ', theirs(r.grpc)) : r.status || (r.done ? 'none' : 'waits');
-  return h('span.state', { 'data-tone': tone, title: r.err || null }, text);
+  const text = r.err ? 'broken' : r.grpc && r.grpc !== '0' ? ['gRPC ', theirs(r.grpc)] : r.status || (r.done ? 'none' : 'waits');
+  return sign(tone, text, { title: r.err || null });
 }
 
 // Times are drawn on a logarithmic scale from 0 to 10 minutes: a millisecond and a minute can both be seen.
