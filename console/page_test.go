@@ -203,6 +203,13 @@ func TestTurnedText(t *testing.T) {
 	}
 	b.click(".tools button", "The task as it is")
 	sees("task", ".detail .artifact header b", ".detail pre")
+	b.click(".tools button", "Webhooks")
+	b.typeIn("Address of the webhook", "http://127.0.0.1:1/"+turned)
+	b.click(".detail button", "Register")
+	sees("webhooks of a task", ".detail li code")
+	b.view("Webhooks")
+	b.shows(".hooklist", "127.0.0.1:1/")
+	b.theirsOnly("webhooks")
 	b.view("Tasks")
 	sees("tasks", ".rows.tasks")
 	b.view("Wire")
