@@ -138,6 +138,7 @@ async function start() {
 /** signIn asks for the token or a credential. */
 async function signIn(why = '') {
   about = agent = current = routed = null;
+  made.clear(); // whoever comes next may be somebody else
   source?.close();
   const can = await get('session').catch((e) => ({ token: true, why: e.message }));
   const secret = h('input', { type: 'password', autocomplete: 'off', 'aria-label': can.token ? 'Token' : 'Credential', size: 40 });
