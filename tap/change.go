@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -22,11 +24,14 @@ import (
 	"github.com/parley-a2a/parley/rules"
 )
 
-// What the tap changes besides the card: the extended card, which has the same addresses; and with Config.Webhooks the URLs
-// of webhooks, in the requests that register them and, back again, in the answers that repeat them.
+// What the tap changes: the card; the extended card, which has the same addresses; and with Config.Webhooks the URLs of
+// webhooks, in the requests that register them and, back again, in the answers that repeat them.
 
 // plan is what is to be done to the answer of a request.
 type plan struct {
+	card bool   // it is the card
+	have string // If-None-Match, of the card
+
 	binding, operation string
 	webhooks           bool
 }
@@ -37,6 +42,9 @@ const extendedCard = "GetExtendedAgentCard"
 
 // prepare reads a request that it may have to change, and decides what happens to its answer.
 func (t *Tap) prepare(r *http.Request) *http.Request {
+	if t.isCard(r) {
+		return planned(r, &plan{card: true, have: strings.Join(r.Header["If-None-Match"], ",")})
+	}
 	_, binding, rest := t.rec.classify(r.URL, r.Header)
 	p := plan{binding: binding}
 	switch binding {
@@ -64,9 +72,13 @@ func (t *Tap) prepare(r *http.Request) *http.Request {
 	if p.operation != extendedCard && !p.webhooks {
 		return r
 	}
-	r = r.WithContext(context.WithValue(r.Context(), planKey{}, &p))
+	r = planned(r, &p)
 	r.Header.Del("Accept-Encoding") // the recorder has its own copy
 	return r
+}
+
+func planned(r *http.Request, p *plan) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), planKey{}, p))
 }
 
 // peek returns the request's body, or the beginning of one that is over maxEdit, and leaves it to be read again.
@@ -166,12 +178,16 @@ func (t *Tap) modify(res *http.Response) error {
 	switch {
 	case t.hooks.has(res.Request.URL.String()):
 		return nil
-	case res.Request.URL.Path == t.cardPath && res.Request.URL.Host == t.cardHost() && res.StatusCode == http.StatusOK:
-		res.Header.Del("ETag") // they are those of the other bytes
-		res.Header.Del("Last-Modified")
-		change = func(b []byte) []byte { return t.changeCard(in, b) }
 	case p == nil || res.StatusCode != http.StatusOK:
 		return nil
+	case p.card:
+		res.Header.Del("ETag") // they are those of the other bytes
+		res.Header.Del("Last-Modified")
+		change = func(b []byte) []byte {
+			b = t.changeCard(in, b)
+			res.Header.Set("ETag", tagOf(b))
+			return b
+		}
 	case p.operation == extendedCard:
 		change = func(b []byte) []byte { return t.changeExtended(in, p, b) }
 	default:
@@ -193,6 +209,10 @@ func (t *Tap) modify(res *http.Response) error {
 			res.Header.Set("Content-Length", strconv.Itoa(len(changed)))
 		}
 		body = changed
+		if p.card && hasTag(p.have, res.Header.Get("ETag")) {
+			res.StatusCode, res.ContentLength, body = http.StatusNotModified, 0, nil
+			res.Header.Del("Content-Length")
+		}
 	default:
 		in.remarks("the answer is too large to be changed, and passed as it is")
 	}
@@ -203,11 +223,20 @@ func (t *Tap) modify(res *http.Response) error {
 	return nil
 }
 
-func (t *Tap) cardHost() string {
-	if !t.cardAtOrigin() {
-		return ""
+// tagOf returns the ETag of what the tap has changed.
+func tagOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
+}
+
+// hasTag reports whether an If-None-Match names the tag.
+func hasTag(list, tag string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == tag {
+			return true
+		}
 	}
-	return t.origins[0].Host
+	return false
 }
 
 // changeExtended points an extended card at the tap.

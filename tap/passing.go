@@ -338,6 +338,8 @@ func (p *passing) judge(bad string) {
 	w := &p.wire
 	w.Answer, w.Bad, w.Err = p.x.Response, bad, p.x.Err
 	switch {
+	case p.x.Method == http.MethodHead: // its answer has no body
+		return
 	case p.x.Kind == KindCard && p.x.Status == http.StatusOK:
 		p.judgeCard()
 		return

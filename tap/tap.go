@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
@@ -55,6 +57,7 @@ type Tap struct {
 	cardPath string     // where the card is at the first origin
 	proxy    *httputil.ReverseProxy
 	hooks    hooks
+	signed   signed
 	host     string // of Listen, or of PublicURL
 }
 
@@ -294,8 +297,10 @@ func (t *Tap) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if t.isCard(r) && !t.cardAtOrigin() {
+		card := t.changeCard(passingOf(r), t.cfg.Card)
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(t.changeCard(passingOf(r), t.cfg.Card)) // an error is the client's, which has gone
+		w.Header().Set("ETag", tagOf(card))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(card))
 		return
 	}
 	t.proxy.ServeHTTP(w, t.prepare(r))
@@ -382,10 +387,13 @@ func (t *Tap) changeCard(p *passing, raw []byte) []byte {
 	}
 	note := "the card's interfaces were pointed at the tap"
 	if len(t.cfg.Keys) > 0 {
-		err := agentcard.Sign(card, t.cfg.Keys...)
+		whole, err := t.signed.of(changed, func() ([]byte, error) {
+			err := agentcard.Sign(card, t.cfg.Keys...)
+			return card.AppendJSON(nil), err
+		})
 		if err == nil {
 			p.remarks(note + ", and it was signed with the tap's key")
-			return card.AppendJSON(nil)
+			return whole
 		}
 		p.remarks("the card could not be signed: " + err.Error())
 	}
@@ -394,6 +402,26 @@ func (t *Tap) changeCard(p *passing, raw []byte) []byte {
 	}
 	p.remarks(note)
 	return changed
+}
+
+// signed is the last card that was signed: a new signature for the same card would be other bytes, with another ETag.
+type signed struct {
+	mu          sync.Mutex
+	card, whole []byte
+}
+
+// of returns the card as it was signed, or as sign does it now.
+func (s *signed) of(card []byte, sign func() ([]byte, error)) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.card == nil || !bytes.Equal(s.card, card) {
+		whole, err := sign()
+		if err != nil {
+			return nil, err
+		}
+		s.card, s.whole = card, whole
+	}
+	return s.whole, nil
 }
 
 // point returns a card, or an answer with one in it, with the addresses of the tap and without a signature, and whether it
