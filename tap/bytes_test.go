@@ -322,3 +322,59 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the recording failed, and Close says %v", err)
 	}
 }
+
+// TestNobodyThere sends to an agent, and to a webhook, that nobody answers for: what was sent is recorded and judged, and
+// nothing else is.
+func TestNobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := "http://" + l.Addr().String()
+	_ = l.Close()
+	tap := startTapOn(t, Config{Card: fakeCard(gone), CardURL: "file:///card.json"}, func(c *Config) { c.Webhooks = true })
+	hook := tap.hooks.here(tap.url, gone+"/hook")
+	for i, c := range []struct{ url, body, rules string }{
+		{tap.url + "/rest/message:send", sendParams, ""},
+		{tap.url + "/rest/message:send", `{}`, "client-params"},
+		{hook, working, ""},
+		{hook, `{"statusUpdate":7}`, "data-types"},
+	} {
+		if res, _ := post(t, c.url, c.body, "Content-Type", "application/a2a+json"); res.StatusCode != 502 {
+			t.Errorf("nobody is there, and %d", res.StatusCode)
+		}
+		x := tap.until(t, func(x *Exchange) bool { return x.ID == int64(i+1) && x.Done })
+		var found []string
+		for _, f := range x.All() {
+			if f.Client || x.Kind == KindWebhook {
+				found = append(found, f.Rule)
+			}
+		}
+		if string(x.Request) != c.body || !strings.Contains(x.Err, "refused") || strings.Join(found, " ") != c.rules {
+			t.Errorf("recorded %+v", x)
+		}
+	}
+}
+
+// TestRefusedUnread has a handler that refuses before it reads what was sent: the half that was seen is not judged.
+func TestRefusedUnread(t *testing.T) {
+	cfg := fake(t, func(http.ResponseWriter, *http.Request) {})
+	card := new(a2a.AgentCard)
+	if err := card.UnmarshalJSON(cfg.Card); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := NewRecorder(Options{Card: card})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rec.Close() }()
+	url := serveHandler(t, rec.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, 10))
+		w.WriteHeader(http.StatusUnauthorized)
+	})))
+	post(t, url+"/rest/message:send", sendParams, "Content-Type", "application/a2a+json")
+	x := untilExchange(t, rec, done("SendMessage"))
+	if string(x.Request) != sendParams[:10] || has(x, "client-params") || !strings.Contains(x.Note, "not judged") {
+		t.Errorf("recorded %+v", x)
+	}
+}

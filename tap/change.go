@@ -40,23 +40,27 @@ type planKey struct{}
 
 const extendedCard = "GetExtendedAgentCard"
 
-// prepare reads a request that it may have to change, and decides what happens to its answer.
+// prepare reads a call or a notification before it is sent on, since nobody may be there who would take it, changes it where
+// it has to, and decides what happens to its answer.
 func (t *Tap) prepare(r *http.Request) *http.Request {
 	if t.isCard(r) {
 		return planned(r, &plan{card: true, have: strings.Join(r.Header["If-None-Match"], ",")})
 	}
-	_, binding, rest := t.rec.classify(r.URL, r.Header)
+	kind, binding, rest := t.rec.classify(r.URL, r.Header)
 	p := plan{binding: binding}
+	var body []byte
+	if (kind == KindCall || t.hooks.target(r.URL.Path) != nil) && r.ContentLength != 0 && r.ContentLength <= maxEdit {
+		body = peek(r)
+	}
 	switch binding {
 	case a2a.BindingGRPC:
 		p.operation = r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	case a2a.BindingREST:
 		p.operation, _ = restOperation(r.Method, rest)
 	case a2a.BindingJSONRPC:
-		if r.ContentLength > maxEdit || r.Method != http.MethodPost {
+		if body == nil || r.Method != http.MethodPost {
 			return r
 		}
-		body := peek(r)
 		if bytes.Contains(body, []byte(extendedCard)) || t.cfg.Webhooks && bytes.Contains(body, []byte("ush")) {
 			p.operation, _, _ = readRPC(body)
 		}
@@ -66,7 +70,7 @@ func (t *Tap) prepare(r *http.Request) *http.Request {
 	if t.cfg.Webhooks {
 		p.webhooks = strings.Contains(p.operation, "PushNotification")
 		if p.webhooks || p.operation == "SendMessage" || p.operation == "SendStreamingMessage" {
-			t.redirectHooks(r, &p)
+			t.redirectHooks(r, &p, body)
 		}
 	}
 	if p.operation != extendedCard && !p.webhooks {
@@ -101,13 +105,12 @@ type broken struct{ err error }
 // Read implements io.Reader.
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// redirectHooks changes the URLs of webhooks in a request to such of the tap.
-func (t *Tap) redirectHooks(r *http.Request, p *plan) {
+// redirectHooks changes the URLs of webhooks in a request, whose body was read, to such of the tap.
+func (t *Tap) redirectHooks(r *http.Request, p *plan, body []byte) {
 	if r.ContentLength > maxEdit {
 		passingOf(r).remarks("the request is too large to look for webhooks in it")
 		return
 	}
-	body := peek(r)
 	var changed []byte
 	one := func(u string) string {
 		here := t.hooks.here(t.base(), u)

@@ -42,7 +42,7 @@ func (r *Recorder) start(req *http.Request) *passing {
 	if req.TLS != nil {
 		scheme = "https://"
 	}
-	p := &passing{rec: r, start: r.now()}
+	p := &passing{rec: r, start: r.now(), length: req.ContentLength}
 	p.x = Exchange{
 		ID: r.lastID.Add(1), Start: p.start, Method: req.Method, URL: scheme + req.Host + req.URL.RequestURI(), Proto: req.Proto,
 		Client: req.RemoteAddr, RequestHeader: req.Header.Clone(),
@@ -108,6 +108,7 @@ func (p *passing) over(req *http.Request, w *received, broken any) {
 type sent struct {
 	io.ReadCloser
 	p     *passing
+	n     int64
 	ended bool
 }
 
@@ -119,8 +120,11 @@ func (s *sent) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := s.ReadCloser.Read(b)
-	s.ended = errors.Is(err, io.EOF)
+	s.n += int64(n)
 	s.p.copied(noteSent, b[:n])
+	if s.ended = errors.Is(err, io.EOF); s.ended {
+		s.p.rec.push(note{p: s.p, kind: noteLength, length: s.n})
+	}
 	return n, err
 }
 

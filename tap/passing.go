@@ -23,6 +23,7 @@ type note struct {
 	kind noteKind
 	data []byte // copied
 
+	length int64       // length
 	status int         // head
 	header http.Header // head, and end for the trailer
 	text   string      // upstream, remark and end
@@ -33,6 +34,7 @@ type noteKind uint8
 const (
 	noteBegin    noteKind = iota // the request's header is there
 	noteSent                     // bytes of the request's body
+	noteLength                   // it has ended, and how long it was
 	noteUpstream                 // where it goes
 	noteRemark                   // what the tap did
 	noteHead                     // the answer's header
@@ -52,6 +54,7 @@ type passing struct {
 	x       Exchange
 	secrets []string
 	raw     []byte // of the request
+	length  int64  // of the request's body; negative: not known yet
 	rest    string // on REST: the path below the interface's URL
 	asked   bool   // the request was read
 	begun   bool   // it is in the file
@@ -81,6 +84,8 @@ func (p *passing) take(n *note) {
 	case noteSent:
 		p.x.Sent += int64(len(n.data))
 		p.raw = p.bounded(p.raw, n.data)
+	case noteLength:
+		p.length = n.length
 	case noteUpstream:
 		p.x.Upstream = p.rec.redact.address(n.text)
 	case noteRemark:
@@ -132,7 +137,7 @@ func (p *passing) readRequest() {
 		return
 	}
 	p.asked = true
-	body := p.raw
+	body, whole := p.raw, p.x.Sent == p.length && p.x.Truncated == 0
 	switch p.x.Binding {
 	case a2a.BindingJSONRPC:
 		body = p.rec.redact.body(body, "", p.secrets)
@@ -146,7 +151,7 @@ func (p *passing) readRequest() {
 			p.x.Task = id
 		}
 	case a2a.BindingGRPC:
-		body = p.readMessage()
+		body, whole = p.readMessage(whole)
 	default:
 		body = p.rec.redact.body(body, p.x.RequestHeader.Get("Content-Type"), p.secrets)
 	}
@@ -155,10 +160,13 @@ func (p *passing) readRequest() {
 	p.wire = rules.Exchange{
 		Binding: p.x.Binding, Op: p.x.Operation, Method: p.x.Method, URL: p.x.URL, Sent: p.x.RequestHeader, Body: body,
 	}
-	switch p.x.Kind {
-	case KindCall:
+	switch {
+	case p.x.Kind != KindCall && p.x.Kind != KindWebhook:
+	case !whole:
+		p.remark("the request's body was not read to its end, or not recorded whole, and is not judged")
+	case p.x.Kind == KindCall:
 		p.found(&p.x.Findings, rules.CheckRequest(&p.wire).Findings)
-	case KindWebhook:
+	default:
 		p.x.Task, p.x.Context = idsOf(body)
 		p.found(&p.x.Findings, rules.CheckEvent(json.RawMessage(body)).Findings)
 	}
@@ -166,8 +174,9 @@ func (p *passing) readRequest() {
 	p.rec.write(&line{Type: lineBegin, Exchange: &p.x})
 }
 
-// readMessage reads the message of a call over gRPC.
-func (p *passing) readMessage() []byte {
+// readMessage reads the message of a call over gRPC. A message says how long it is, so that it may be whole before the end
+// of the body was seen.
+func (p *passing) readMessage(ended bool) (message []byte, whole bool) {
 	if u, err := url.Parse(p.x.URL); err == nil {
 		p.x.Operation = u.Path[strings.LastIndexByte(u.Path, '/')+1:]
 	}
@@ -178,10 +187,10 @@ func (p *passing) readMessage() []byte {
 	if !ok && len(body) > 0 {
 		p.x.Truncated += int64(len(body))
 		p.remark("the request's message cannot be read; it is not recorded, since nobody can tell whether there are secrets in it")
-		return nil
+		return nil, ended
 	}
 	p.x.Task, p.x.Context = requestIDs(p.x.Operation, []byte(p.x.text(clean, false)))
-	return clean
+	return clean, ended || p.x.Sent > 0 && m.end() == ""
 }
 
 // head reads the answer's header.
