@@ -132,7 +132,7 @@ func Read(path string) ([]*Exchange, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tap: the recording: %w", err)
 		}
-		err = readPart(f, func(l *line) {
+		err = readPart(f, part, func(l *line) {
 			switch {
 			case l.Type == lineBegin:
 				byID[l.Exchange.ID] = l.Exchange
@@ -149,10 +149,15 @@ func Read(path string) ([]*Exchange, error) {
 	}
 }
 
-func readPart(f io.Reader, take func(*line), byID map[int64]*Exchange) error {
+var errNoRecording = errors.New("this is no recording of parley tap")
+
+func readPart(f io.Reader, part int, take func(*line), byID map[int64]*Exchange) error {
 	in := bufio.NewReaderSize(f, 1<<20)
 	for n := 1; ; n++ {
 		b, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && n == 1 && part == 1 {
+			return errNoRecording
+		}
 		if errors.Is(err, io.EOF) {
 			return nil // what stands here was not written to its end
 		}
@@ -163,15 +168,17 @@ func readPart(f io.Reader, take func(*line), byID map[int64]*Exchange) error {
 			Type          string
 			ID            int64
 			FormatVersion int
+			Part          int
 		}
-		if err := json.Unmarshal(b, &head); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
+		err = json.Unmarshal(b, &head)
 		switch {
-		case n == 1 && head.Type != lineTap:
-			return errors.New("this is no recording of parley tap")
+		case n == 1 && (err != nil || head.Type != lineTap):
+			return errNoRecording
+		case err != nil:
 		case head.Type == lineTap && head.FormatVersion > FormatVersion:
 			return fmt.Errorf("the recording has format version %d, and this program reads up to %d: take a newer one", head.FormatVersion, FormatVersion)
+		case n == 1 && head.Part != part:
+			return fmt.Errorf("this is part %d of a recording, not part %d: name the first, all others are read with it", head.Part, part)
 		case head.Type == lineEnd:
 			if x := byID[head.ID]; x != nil {
 				err = json.Unmarshal(b, x) // over what the request's line said
