@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/parley-a2a/parley/a2a"
@@ -26,7 +28,10 @@ import (
 // Replay is one call of a recording, played again.
 type Replay struct {
 	Recorded *Exchange
-	Again    *Exchange // nil: it could not be played
+	Again    *Exchange // nil: it could not be played, or was left out
+	// LeftOut says that a webhook was left out: the one that a message registers, or, where Again is nil, the whole call, which
+	// is about nothing else.
+	LeftOut bool
 	// Differences are where the two answers are not the same, besides ids that an agent makes, times, and the text of what
 	// depends on them; none: they are. At most ten.
 	Differences []string
@@ -40,6 +45,9 @@ type ReplayOptions struct {
 	Header   http.Header   // of every request, such as a credential: recordings have none
 	Upstream *tls.Config   // for connections to the agent; nil: the usual
 	Patience time.Duration // how long one call may take; zero: 30 s
+	// Webhooks registers the recorded webhooks again. Whoever is there hears from the agent, with what a recording has in
+	// place of the receiver's credential.
+	Webhooks bool
 }
 
 // Play sends the calls of a recording to the agent with the card again, in their order, and returns what came of each. A
@@ -110,7 +118,11 @@ func (p *player) play(ctx context.Context, i int) error {
 		p.wait(ctx, before, func(x *Exchange) bool { return x.Done || len(x.Frames) >= frames })
 		p.learn(before)
 	}
-	req, err := p.request(ctx, c.Recorded)
+	if !p.opts.Webhooks && strings.Contains(c.Recorded.Operation, "PushNotification") {
+		c.LeftOut = true
+		return nil
+	}
+	req, err := p.request(ctx, c)
 	if err != nil {
 		c.Differences = []string{err.Error()}
 		return nil
@@ -171,14 +183,19 @@ func (p *player) finish(ctx context.Context, c *Replay) {
 }
 
 // request returns a recorded request as it is sent again.
-func (p *player) request(ctx context.Context, x *Exchange) (*http.Request, error) {
+func (p *player) request(ctx context.Context, c *Replay) (*http.Request, error) {
+	x, sent := c.Recorded, c.Recorded.Request
+	if !p.opts.Webhooks {
+		sent = withoutWebhook(x)
+		c.LeftOut = !bytes.Equal(sent, x.Request)
+	}
 	address, err := p.address(x)
 	if err != nil {
 		return nil, err
 	}
-	body := p.translate(x.Request)
+	body := p.translate(sent)
 	if x.Binding == a2a.BindingGRPC {
-		body, _ = editMessage(x.Operation, false, x.Request, func(owner protoreflect.Name, name, s string) string {
+		body, _ = editMessage(x.Operation, false, sent, func(owner protoreflect.Name, name, s string) string {
 			if owner == "Message" && name == "message_id" {
 				return p.renewed(s)
 			}
@@ -199,6 +216,31 @@ func (p *player) request(ctx context.Context, x *Exchange) (*http.Request, error
 	}
 	maps.Copy(req.Header, p.opts.Header)
 	return req, nil
+}
+
+// withoutWebhook returns a request without the webhook that its message registers.
+func withoutWebhook(x *Exchange) []byte {
+	if x.Binding != a2a.BindingGRPC {
+		return edit(x.Request, "", func(path string, value json.RawMessage) []byte {
+			if strings.TrimPrefix(path, "params.") != "configuration" {
+				return nil
+			}
+			var c map[string]json.RawMessage
+			if json.Unmarshal(value, &c) != nil || c["taskPushNotificationConfig"] == nil {
+				return nil
+			}
+			delete(c, "taskPushNotificationConfig")
+			b, _ := marshal(c) // of what was JSON
+			return b
+		})
+	}
+	m, _ := rules.NewMessage(x.Operation, false).(*pb.SendMessageRequest)
+	if m == nil || proto.Unmarshal(x.Request, m) != nil || m.GetConfiguration().GetTaskPushNotificationConfig() == nil {
+		return x.Request
+	}
+	m.Configuration.TaskPushNotificationConfig = nil
+	b, _ := proto.Marshal(m) // of what was a message
+	return b
 }
 
 // address returns where a recorded call goes now: to the interface with its binding.
@@ -374,7 +416,7 @@ func (p *player) compare(c *Replay) (out []string) {
 		differ("status %d, was %d", now.Status, was.Status)
 	}
 	if a, b := grpcCode(was), grpcCode(now); a != b && !left(was) {
-		differ("grpc-status %s, was %s", b, a)
+		differ("grpc-status %s, was %s", grpcError(now), grpcError(was))
 	}
 	if was.Err != now.Err && !left(was) {
 		differ("error %q, was %q", now.Err, was.Err)
@@ -414,11 +456,23 @@ func ended(results []any) bool {
 	return rules.Terminal(state)
 }
 
-func grpcCode(x *Exchange) string {
-	if s := x.Trailer.Get("Grpc-Status"); s != "" {
-		return s
+func grpcCode(x *Exchange) string { return grpcEnd(x).Get("Grpc-Status") }
+
+// grpcEnd returns the header that has the status of a call over gRPC.
+func grpcEnd(x *Exchange) http.Header {
+	if x.Trailer.Get("Grpc-Status") != "" {
+		return x.Trailer
 	}
-	return x.ResponseHeader.Get("Grpc-Status")
+	return x.ResponseHeader
+}
+
+// grpcError returns the status of a call over gRPC with its message.
+func grpcError(x *Exchange) string {
+	code := grpcCode(x)
+	if message := grpcMessage(grpcEnd(x).Get("Grpc-Message")); message != "" {
+		code += " " + clipped(message, maxMessage)
+	}
+	return code
 }
 
 // same reports whether two values are the same, or may differ from run to run.
@@ -443,8 +497,26 @@ func show(v any) string {
 	if v == nil {
 		return "absent"
 	}
-	b, _ := json.Marshal(v) // of what was JSON
-	return rules.Clip(string(b), 200)
+	object, _ := v.(map[string]any)
+	message, ok := object["message"].(string)
+	if !ok || object["code"] == nil {
+		return clipped(v, maxValue)
+	}
+	details := maps.Clone(object) // of an error: first of all it says why
+	delete(details, "code")
+	delete(details, "message")
+	return strings.TrimSuffix(fmt.Sprintf("%v %s %s", object["code"], clipped(message, maxMessage), clipped(details, maxValue)), " {}")
+}
+
+// How much is shown of what differs.
+const (
+	maxValue   = 200
+	maxMessage = 1000 // why something was refused
+)
+
+func clipped(v any, n int) string {
+	b, _ := marshal(v) // of what was JSON
+	return rules.Clip(string(b), n)
 }
 
 // walk calls leaf for every pair of values at the same path of two JSON values; where only one has it, the other is nil.
