@@ -50,22 +50,37 @@ type consoleConfig struct {
 // check returns an error if the console may not be opened where the flag says. Beyond loopback a printed token would let in
 // everybody who sees the line: there callers have to be known, and what they send to be secure.
 func (f *consoleFlags) check(known, secure bool) error {
-	if !f.on() {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(f.listen)
-	if err != nil {
-		return usage("--console=%s: want an address such as %s", f.listen, defaultConsole)
-	}
+	here, err := f.here()
 	switch {
-	case loopback(host):
-		return nil
+	case err != nil || here:
+		return err
 	case !known:
 		return usage("--console=%s: beyond this machine the console wants callers that authenticate, see --api-key", f.listen)
 	case !secure:
 		return usage("--console=%s: beyond this machine the console wants TLS, see --tls-cert and --behind-tls", f.listen)
 	}
 	return nil
+}
+
+// checkHere is check for a program that knows no callers.
+func (f *consoleFlags) checkHere(program string) error {
+	here, err := f.here()
+	if err != nil || here {
+		return err
+	}
+	return usage("--console=%s: the console of %s is for this machine only, since it knows no callers: want an address such as %s", f.listen, program, defaultConsole)
+}
+
+// here reports whether the console is at loopback, or nowhere.
+func (f *consoleFlags) here() (bool, error) {
+	if !f.on() {
+		return true, nil
+	}
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return false, usage("--console=%s: want an address such as %s", f.listen, defaultConsole)
+	}
+	return loopback(host), nil
 }
 
 // start serves the console, if the flag asks for one, until stop is called.

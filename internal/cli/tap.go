@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -105,7 +107,7 @@ func (c *tapCommand) check(cmd *cobra.Command, f *clientFlags, args []string) (e
 	if c.listen, err = localAddress("listen", c.listen); err != nil {
 		return err
 	}
-	if err := c.console.check(false, false); err != nil {
+	if err := c.console.checkHere("a tap"); err != nil {
 		return err
 	}
 	switch c.record {
@@ -142,11 +144,8 @@ func (c *tapCommand) run(ctx context.Context, s *session) error {
 		Card: card.Raw, CardURL: card.URL, Listen: c.listen, PublicURL: c.publicURL, TLS: c.tls, Upstream: s.flags.tls, Keys: c.cardKeys, Webhooks: c.webhooks,
 		Recording: tap.Options{File: c.record, Rotate: c.rotate << 20, Redact: c.redact}, Log: log,
 	})
-	if errors.Is(err, os.ErrExist) {
-		return usage("--record %s: the file is there already, and is not written over", c.record)
-	}
 	if err != nil {
-		return err
+		return c.explainFile(err)
 	}
 	if len(card.Signatures) > 0 && len(c.cardKeys) == 0 {
 		s.note("The card is signed, and its addresses have to be changed: the tap serves it without a signature (--key signs it anew).")
@@ -171,6 +170,18 @@ func (c *tapCommand) run(ctx context.Context, s *session) error {
 	c.status = t.Recorder().Status()
 	s.note(fmt.Sprintf("%d exchanges, broken clauses: %d %s, %d %s", c.status.Exchanges, c.status.Must, rules.Must, c.status.Should, rules.Should))
 	return nil
+}
+
+// explainFile says what is wrong with --record where the recording could not be begun.
+func (c *tapCommand) explainFile(err error) error {
+	var file *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return usage("--record %s: the file is there already, and is not written over", c.record)
+	case errors.As(err, &file):
+		return fail(errUsage, "name a new file in a folder that is there and may be written to, or none", "--record %s: %s", c.record, file.Err)
+	}
+	return err
 }
 
 func (c *tapCommand) log(w io.Writer) *slog.Logger {
@@ -229,6 +240,65 @@ func (c *tapCommand) verdict() error {
 type tapReplayCommand struct {
 	file     string
 	patience time.Duration
+	webhooks bool
+}
+
+// playedCall is what a replay says of one call.
+type playedCall struct {
+	ID             int64    `json:"id"` // in the recording
+	Operation      string   `json:"operation"`
+	Binding        string   `json:"binding"`
+	Outcome        string   `json:"outcome"`
+	WithoutWebhook bool     `json:"withoutWebhook,omitempty"` // that the message registered
+	Differences    []string `json:"differences,omitempty"`
+}
+
+// What came of a call that was played again.
+const (
+	playedSame    = "same"
+	playedDiffers = "differs"
+	playedNot     = "left out" // it is about webhooks
+)
+
+// played is what a replay says as JSON.
+type played struct {
+	Calls   []playedCall `json:"calls"`
+	Same    int          `json:"same"`
+	Differ  int          `json:"differ"`
+	LeftOut int          `json:"leftOut"`
+	hooks   int          // webhooks that were left out of calls
+}
+
+func (p *played) add(r *tap.Replay) {
+	c := playedCall{ID: r.Recorded.ID, Operation: r.Recorded.Operation, Binding: r.Recorded.Binding, Differences: r.Differences}
+	switch {
+	case len(r.Differences) > 0:
+		c.Outcome = playedDiffers
+		p.Differ++
+	case r.Again == nil && r.LeftOut:
+		c.Outcome = playedNot
+		p.LeftOut++
+	default:
+		c.Outcome = playedSame
+		p.Same++
+	}
+	c.WithoutWebhook = r.LeftOut && c.Outcome != playedNot
+	if r.LeftOut {
+		p.hooks++
+	}
+	p.Calls = append(p.Calls, c)
+}
+
+// text returns the lines for a person.
+func (p *playedCall) text(t *text) {
+	outcome := p.Outcome
+	if p.WithoutWebhook {
+		outcome += ", without its webhook"
+	}
+	t.WriteString(visible(fmt.Sprintf("%d %s %s: %s", p.ID, p.Operation, p.Binding, outcome)) + "\n")
+	for _, d := range p.Differences {
+		t.WriteString("  " + visible(d) + "\n")
+	}
 }
 
 func (a *app) tapReplay() *cobra.Command {
@@ -238,11 +308,13 @@ func (a *app) tapReplay() *cobra.Command {
 		Short: "Play the calls of a recording again and compare the answers",
 		Long: `Play the calls of a recording again, to the agent that is named, and compare the
 answers, but for ids that an agent makes and times. Recordings have no secrets:
-give the credential as with any other command. Exit code 1: they differ.`,
+give the credential as with any other command. What registers webhooks is left out,
+so that nobody else hears of it. Exit code 1: answers differ.`,
 		Example: `  parley tap replay tap.jsonl
   parley tap replay tap.jsonl https://next.example.com --bearer TOKEN`,
 	}, c)
 	cmd.Flags().DurationVar(&c.patience, "patience", 30*time.Second, "how long one call may take (`TIME`)")
+	cmd.Flags().BoolVar(&c.webhooks, "webhooks", false, "register the recorded webhooks again, without the credentials for them")
 	return cmd
 }
 
@@ -269,31 +341,50 @@ func (c *tapReplayCommand) run(ctx context.Context, s *session) error {
 	if _, err := s.connect(ctx); err != nil {
 		return err
 	}
-	calls, err := tap.Play(ctx, recorded, s.Card().Raw, s.Card().URL, tap.ReplayOptions{Header: s.header, Upstream: s.flags.tls, Patience: c.patience})
+	calls, err := tap.Play(ctx, recorded, s.Card().Raw, s.Card().URL, tap.ReplayOptions{
+		Header: s.header, Upstream: s.flags.tls, Patience: c.patience, Webhooks: c.webhooks,
+	})
 	if err != nil {
 		return err
 	}
-	differ := 0
+	var result played
 	for _, r := range calls {
-		word := "same"
-		if len(r.Differences) > 0 {
-			differ++
-			word = "differs"
-		}
-		lines := []string{fmt.Sprintf("%d %s %s: %s", r.Recorded.ID, r.Recorded.Operation, r.Recorded.Binding, word)}
-		for _, d := range r.Differences {
-			lines = append(lines, "  "+d)
-		}
-		for _, l := range lines {
-			if _, err := fmt.Fprintln(s.w, visible(l)); err != nil {
-				return err
-			}
-		}
+		result.add(r)
 	}
-	if differ > 0 {
-		return fail(errInternal, "", "%d of %d answers differ", differ, len(calls))
+	if len(calls) == result.LeftOut {
+		f := usage("%s: the recording has no call that could be played again", c.file)
+		if len(calls) > 0 {
+			f.hint = "--webhooks plays those about webhooks too"
+		}
+		return f
+	}
+	if err := c.show(s, &result); err != nil {
+		return err
+	}
+	if result.Differ > 0 {
+		f := fail(errInternal, "", "%d of %d answers differ", result.Differ, result.Differ+result.Same)
+		f.told = true
+		return f
 	}
 	return nil
+}
+
+func (c *tapReplayCommand) show(s *session, result *played) error {
+	if result.hooks > 0 {
+		s.note(fmt.Sprintf("Webhooks were left out (%d of %d calls); --webhooks registers them again", result.hooks, len(result.Calls)))
+	}
+	if s.json {
+		b, err := json.Marshal(result)
+		if err != nil {
+			return err
+		}
+		return s.line(b)
+	}
+	return s.print(func(t *text) {
+		for i := range result.Calls {
+			result.Calls[i].text(t)
+		}
+	})
 }
 
 // tapHAR exports a recording.
