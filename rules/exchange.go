@@ -31,6 +31,7 @@ type Exchange struct {
 	Method, URL string
 	Sent        http.Header
 	Body        []byte
+	Partial     bool // Body is not all of it, so that nothing can be said about it
 
 	// The answer. Status is HTTP's, on gRPC the status code. Frames are the data of a stream's events, on gRPC its
 	// messages; a unary answer on gRPC is the one frame. Answer is the body over HTTP, and on gRPC the details of an

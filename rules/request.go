@@ -43,14 +43,17 @@ func CheckRequest(x *Exchange) Verdict {
 		v.rpcRequest(x, known)
 	case a2a.BindingREST:
 		v.hold(known, "client-path", "", x.Method+" "+path(x.URL), "one of the protocol's")
-		if len(x.Body) > 0 {
+		if len(x.Body) > 0 || x.Partial {
 			v.hold(mediaType(x.Sent) == "application/a2a+json", "client-rest-media-type", "", mediaType(x.Sent), "Content-Type: application/a2a+json")
 		}
-		if x.Op == "SendMessage" || x.Op == "SendStreamingMessage" { // the others have some of their fields in the path
+		if !x.Partial && (x.Op == "SendMessage" || x.Op == "SendStreamingMessage") { // the others have some of their fields in the path
 			v.params(x, x.Body)
 		}
 	case a2a.BindingGRPC:
 		v.hold(known, "client-method", "", x.Op, "one of the proto's")
+		if x.Partial {
+			break
+		}
 		if m := NewMessage(x.Op, false); m != nil && proto.Unmarshal(x.Body, m) != nil {
 			v.fail("client-params", "", fmt.Sprintf("% x", x.Body[:min(len(x.Body), 40)]), "the bytes of "+string(m.ProtoReflect().Descriptor().FullName()))
 		} else if m != nil {
@@ -71,6 +74,9 @@ func path(address string) string {
 
 func (v *Verdict) rpcRequest(x *Exchange, known bool) {
 	v.hold(mediaType(x.Sent) == "application/json", "client-media-type", "", mediaType(x.Sent), "Content-Type: application/json")
+	if x.Partial {
+		return
+	}
 	var r struct {
 		JSONRPC, ID, Method, Params json.RawMessage
 	}

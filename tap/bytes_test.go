@@ -374,7 +374,12 @@ func TestRefusedUnread(t *testing.T) {
 	})))
 	post(t, url+"/rest/message:send", sendParams, "Content-Type", "application/a2a+json")
 	x := untilExchange(t, rec, done("SendMessage"))
-	if string(x.Request) != sendParams[:10] || has(x, "client-params") || !strings.Contains(x.Note, "not judged") {
+	if string(x.Request) != sendParams[:10] || has(x, "client-params") || !strings.Contains(x.Note, "body is not judged") {
+		t.Errorf("recorded %+v", x)
+	}
+	post(t, url+"/rpc", `{"jsonrpc":"2.0"}`, "A2A-Version", "", "Content-Type", "text/json") // its header is, as ever
+	x = untilExchange(t, rec, func(x *Exchange) bool { return x.Binding == a2a.BindingJSONRPC && x.Done })
+	if has(x, "client-envelope") || has(x, "client-method") || !has(x, "client-version") || !has(x, "client-media-type") {
 		t.Errorf("recorded %+v", x)
 	}
 }

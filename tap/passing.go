@@ -158,15 +158,15 @@ func (p *passing) readRequest() {
 	p.x.Request, p.raw = body, nil
 	p.keep(int64(len(body)))
 	p.wire = rules.Exchange{
-		Binding: p.x.Binding, Op: p.x.Operation, Method: p.x.Method, URL: p.x.URL, Sent: p.x.RequestHeader, Body: body,
+		Binding: p.x.Binding, Op: p.x.Operation, Method: p.x.Method, URL: p.x.URL, Sent: p.x.RequestHeader, Body: body, Partial: !whole,
+	}
+	if !whole && (p.x.Kind == KindCall || p.x.Kind == KindWebhook) {
+		p.remark("the request was not read to its end, or not recorded whole, and its body is not judged")
 	}
 	switch {
-	case p.x.Kind != KindCall && p.x.Kind != KindWebhook:
-	case !whole:
-		p.remark("the request's body was not read to its end, or not recorded whole, and is not judged")
 	case p.x.Kind == KindCall:
 		p.found(&p.x.Findings, rules.CheckRequest(&p.wire).Findings)
-	default:
+	case p.x.Kind == KindWebhook && whole:
 		p.x.Task, p.x.Context = idsOf(body)
 		p.found(&p.x.Findings, rules.CheckEvent(json.RawMessage(body)).Findings)
 	}
