@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,15 +12,13 @@ import (
 	"github.com/parley-a2a/parley/client"
 )
 
-// record returns what passes when the calls are made through a tap.
-func record(t *testing.T, card string, call func(url string)) []*Exchange {
+// ended returns so many exchanges, in their order, when all of them have ended: that is after the client has its answer.
+func (r *running) ended(t *testing.T, n int64) []*Exchange {
 	t.Helper()
-	tap := startTap(t, card, nil)
-	call(tap.url)
-	if err := tap.rec.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return tap.rec.Exchanges(0, 0)
+	r.until(t, func(*Exchange) bool { return r.rec.Status().Exchanges == n })
+	all := r.rec.Exchanges(0, 0)
+	slices.SortFunc(all, func(a, b *Exchange) int { return int(a.ID - b.ID) })
+	return all
 }
 
 func replay(t *testing.T, recorded []*Exchange, card string, opts ReplayOptions) []*Replay {
@@ -40,25 +39,25 @@ func TestReplayWebhooks(t *testing.T) {
 	host := startHost(t, scripted(), nil)
 	hook := serveHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, binding := range bindings {
-		recorded := record(t, host, func(url string) {
-			c := dial(t, url, binding)
-			req := steps(`[{"park":"which one?"}]`)
-			req.Message.MessageID = "m-" + binding
-			req.Configuration = &a2a.SendMessageConfiguration{
-				AcceptedOutputModes: []string{"text/plain"}, TaskPushNotificationConfig: &a2a.TaskPushNotificationConfig{URL: hook + "/first"},
-			}
-			res, err := c.SendMessage(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			task := res.(*a2a.Task).ID
-			if _, err := c.CreateTaskPushNotificationConfig(t.Context(), &a2a.TaskPushNotificationConfig{TaskID: task, URL: hook + "/second"}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.GetTask(t.Context(), &a2a.GetTaskRequest{ID: task}); err != nil {
-				t.Fatal(err)
-			}
-		})
+		tap := startTap(t, host, nil)
+		c := dial(t, tap.url, binding)
+		req := steps(`[{"park":"which one?"}]`)
+		req.Message.MessageID = "m-" + binding
+		req.Configuration = &a2a.SendMessageConfiguration{
+			AcceptedOutputModes: []string{"text/plain"}, TaskPushNotificationConfig: &a2a.TaskPushNotificationConfig{URL: hook + "/first"},
+		}
+		res, err := c.SendMessage(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := res.(*a2a.Task).ID
+		if _, err := c.CreateTaskPushNotificationConfig(t.Context(), &a2a.TaskPushNotificationConfig{TaskID: task, URL: hook + "/second"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.GetTask(t.Context(), &a2a.GetTaskRequest{ID: task}); err != nil {
+			t.Fatal(err)
+		}
+		recorded := tap.ended(t, 4) // with the card
 		for _, again := range []bool{false, true} {
 			for i, c := range replay(t, recorded, startHost(t, scripted(), nil), ReplayOptions{Webhooks: again}) {
 				asked := ""
@@ -92,9 +91,9 @@ func TestReplayTellsWhy(t *testing.T) {
 	tap := startTapOn(t, cfg, nil)
 	post(t, tap.url+"/rpc", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}`)
 	post(t, tap.url+"/rest/tasks/t", "")
-	_ = tap.rec.Close()
+	recorded := tap.ended(t, 2)
 	refuse = true
-	calls, err := Play(t.Context(), tap.rec.Exchanges(0, 0), cfg.Card, "file:///card.json", ReplayOptions{})
+	calls, err := Play(t.Context(), recorded, cfg.Card, "file:///card.json", ReplayOptions{})
 	if err != nil || len(calls) != 2 {
 		t.Fatal(calls, err)
 	}
