@@ -57,16 +57,13 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "parley",
 		Short: "Put an agent on A2A 1.0, and talk to agents",
-		Long: `Put an agent on A2A 1.0, and talk to agents.
+		Long: `Put an agent on A2A 1.0, and talk to agents: parley serve runs one, and
+parley send "How long is this?" asks it. parley COMMAND --help has the flags.
 
-Exit codes: 0 done (however the task ended), 1 failed, 2 usage, 3 unreachable,
-4 credentials, 5 timeout`,
+Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Example: `  parley serve                     run Revisor, an agent that counts texts
-  parley send "How long is this?"  ask it
-  parley card get -a example.com   see what another agent can do`,
 	}
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetIn(a.in)

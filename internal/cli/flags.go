@@ -219,7 +219,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	if cmd.HasAvailableSubCommands() {
 		b.WriteString("\nCommands:\n")
 		for _, sub := range cmd.Commands() {
-			if sub.IsAvailableCommand() || sub.Name() == "help" {
+			if sub.IsAvailableCommand() && sub.Name() != "help" {
 				fmt.Fprintf(&b, "  %-11s %s\n", sub.Name(), sub.Short)
 			}
 		}
@@ -232,7 +232,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if _, ok := f.Annotations[common]; ok {
 			talks = true
-		} else if f.Name != "help" && !leavesOut(cmd, f) {
+		} else if f.Name != "help" && f.Name != "version" && !leavesOut(cmd, f) { // every program has these
 			own.AddFlag(f)
 		}
 	})
