@@ -367,12 +367,7 @@ type verdict struct {
 func (a *app) local(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.json = false
-		err := run(cmd, args)
-		var f *failure
-		if errors.As(err, &f) {
-			return f.seeHelp(cmd)
-		}
-		return err
+		return run(cmd, args)
 	}
 }
 

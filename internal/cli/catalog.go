@@ -69,7 +69,7 @@ func (s *session) chosen(catalog *client.InvalidCardError, name string, do func(
 	from, _ := url.Parse(catalog.URL) // it was asked for it
 	to, err := from.Parse(e.card)
 	if err != nil || to.Scheme != "https" && to.Scheme != "http" || to.Scheme == "http" && from.Scheme == "https" {
-		return fail(errCardNotFound, "", "the catalog %s leads to %q, which is no address of a card", catalog.URL, e.card)
+		return fail(errCardNotFound, "whoever runs that host has to mend its catalog", "the catalog %s leads to %q, which is no address of a card", catalog.URL, e.card)
 	}
 	if (s.flags.hasCredential() || len(s.flags.header) > 0) && from.Scheme != "file" && origin(from) != origin(to) {
 		return fail(errCredentialsMissing, "if you trust that address, name it with --agent-card",
@@ -104,27 +104,31 @@ func isCatalog(raw []byte) bool {
 func choose(catalog *client.InvalidCardError, name string) (*catalogEntry, error) {
 	entries, err := catalogEntries(catalog.Raw)
 	if err != nil {
-		return nil, fail(errCardInvalid, "", "the catalog %s cannot be read: %s", catalog.URL, err.Error())
+		return nil, fail(errCardInvalid, "whoever runs that host has to mend its catalog", "the catalog %s cannot be read: %s", catalog.URL, err.Error())
 	}
 	distinguish(entries)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.name)
 	}
-	list := cmp.Or(strings.Join(names, ", "), "no agent")
+	list := strings.Join(names, ", ")
 	if name != "" {
 		entries = slices.DeleteFunc(entries, func(e *catalogEntry) bool { return !e.called(name) })
 	}
 	switch {
 	case len(entries) == 1:
 		return entries[0], nil
+	case len(names) == 0:
+		return nil, fail(errCardNotFound, "whoever runs that host says where its agents are: name the card of one with --agent-card",
+			"the catalog %s lists no agent", catalog.URL)
 	case len(entries) == 0:
-		return nil, fail(errCardNotFound, "", "the catalog %s does not list %q; it has %s", catalog.URL, name, list)
+		return nil, fail(errCardNotFound, "name one of those: --agent-card "+quote(catalog.URL+"#"+names[0]),
+			"the catalog %s does not list %q; it has %s", catalog.URL, name, list)
 	case name == "":
 		return nil, fail(errCardNotFound, "name one of them behind a #: --agent-card "+quote(catalog.URL+"#"+entries[0].name),
 			"the catalog %s lists several agents: %s", catalog.URL, list)
 	}
-	return nil, fail(errCardNotFound, "", "the catalog %s lists %q %d times", catalog.URL, name, len(entries))
+	return nil, fail(errCardNotFound, "name the card itself with --agent-card", "the catalog %s lists %q %d times", catalog.URL, name, len(entries))
 }
 
 // distinguish gives agents of the same name the last word of where they are called instead.

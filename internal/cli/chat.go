@@ -178,8 +178,8 @@ func (t *chat) leave() error {
 func (t *chat) complain(ctx context.Context, err error) {
 	f := failureOf(t.explain(ctx, err))
 	t.note("Error: " + f.message)
-	if f.hint != "" {
-		t.note("Hint: " + f.hint)
+	if hint := f.advice(); hint != "" {
+		t.note("Hint: " + hint)
 	}
 	if f.exit == 4 && canLogIn(t.Card().AgentCard) {
 		t.note("/login gets a token here.")
@@ -348,7 +348,7 @@ func (t *chat) outOfTurn(ctx context.Context, err error) error {
 		}
 		return fail(errInternal, "", "interrupted")
 	case errors.Is(cause, errTimeLimit):
-		f := fail(errTimeout, "raise --timeout", "no end within %v", t.flags.timeout)
+		f := fail(errTimeout, "", "no end within %v", t.flags.timeout)
 		if id != "" {
 			f.hint = t.command("task get", "--wait", id)
 		}

@@ -7,7 +7,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,11 +36,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{in: stdin, out: stdout, err: stderr, json: asksForJSON(args)}
 	root := a.root()
 	root.SetArgs(withCommand(args))
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
-	f := failureOf(err)
+	f := failureOf(err).seeHelp(cmd)
 	a.report(f)
 	return f.exit
 }
@@ -72,11 +71,11 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(a.out, cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeHelp(a.err, cmd); return nil })
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return err
 		}
-		return usage("%s", err.Error()).seeHelp(cmd)
+		return usage("%s", err.Error())
 	})
 	root.AddCommand(a.serve(), a.send(), a.chat(), a.auth(), a.configCommands(), a.acp(), a.task(), a.card(), a.storeCommands(), a.conformance(), a.tap(), a.demoServer(), a.man(), optionsTopic(), &cobra.Command{
 		Use:   "version",
@@ -104,21 +103,26 @@ func group(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		f := usage("there is no command %q", cmd.CommandPath()+" "+args[0])
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			f.hint = "did you mean " + near[0] + "?"
-		}
-		return f.seeHelp(cmd)
+		return noCommand(cmd, args[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// noCommand says that a word is no command of cmd.
+func noCommand(cmd *cobra.Command, word string) *failure {
+	f := usage("there is no command %q", cmd.CommandPath()+" "+word)
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		f.hint = "did you mean " + near[0] + "?"
+	}
+	return f.seeHelp(cmd)
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usage("%s takes no argument, got %q", cmd.CommandPath(), args[0]).seeHelp(cmd)
+	return usage("%s takes no argument, got %q", cmd.CommandPath(), args[0])
 }
 
 // version returns the program's version and the protocol's.
@@ -152,7 +156,7 @@ type failure struct {
 	code    string // an error name of the protocol, or A2ACLI_ERR_…
 	exit    int
 	message string
-	hint    string
+	hint    string        // empty: what hintOf and hintOfAgent have for the code
 	a2aCode a2a.ErrorCode // zero: the agent said nothing
 	told    bool          // the result on stdout says it, for programs
 }
@@ -174,27 +178,28 @@ func (f *failure) seeHelp(cmd *cobra.Command) *failure {
 	if f.code != errUsage || strings.Contains(f.hint, "--help") {
 		return f
 	}
-	if f.hint != "" {
-		f.hint += "; "
+	see := "see " + cmd.CommandPath() + " --help"
+	if f.hint == "" {
+		f.hint = see
+		return f
 	}
-	f.hint += "see " + cmd.CommandPath() + " --help"
-	return f
+	return f.also(see)
 }
 
 // failureOf classifies an error (specification 11.4): what the protocol has a name for keeps that name.
 func failureOf(err error) *failure {
 	var f *failure
 	var e *a2a.Error
-	message := strings.TrimPrefix(err.Error(), "client: ")
+	message := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "client: "), "\n", "; ") // joined errors have a line each
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, client.ErrUnreachable):
-		return fail(errUnreachable, "check the address, and that the agent is running", "%s", message)
+		return fail(errUnreachable, unreachableHint(err), "%s", message)
 	case errors.Is(err, client.ErrCardNotFound):
-		return fail(errCardNotFound, "check --agent-card: a host, the URL of a card, or a file", "%s", message)
+		return fail(errCardNotFound, "", "%s", message)
 	case errors.Is(err, client.ErrCardInvalid):
-		return fail(errCardInvalid, "the card has to be mended by whoever runs the agent", "%s", message)
+		return fail(errCardInvalid, invalidCardHint(err), "%s", message)
 	case errors.As(err, &e):
 		return protocolFailure(e)
 	}
@@ -208,13 +213,10 @@ func protocolFailure(e *a2a.Error) *failure {
 		f.code, f.exit = errAuthFailed, 4
 	case a2a.ErrUnavailable:
 		f.code, f.exit = errUnreachable, 3
-		f.hint = "try again a little later"
-	case a2a.ErrTaskNotCancelable:
-		f.hint = "parley task get shows how the task ended"
 	case a2a.ErrExtensionSupportRequired:
-		f.hint = "if you do what the extension asks for, declare it: --svc-param 'A2A-Extensions: " + cmp.Or(e.Metadata["extension"], "URI") + "'"
-	case a2a.ErrTaskNotFound:
-		f.hint = "parley task list shows the tasks that the agent knows"
+		if uri := e.Metadata["extension"]; uri != "" {
+			f.hint = strings.ReplaceAll(hintOfAgent[e.Code], "URI", uri)
+		}
 	default:
 	}
 	return f
@@ -228,8 +230,8 @@ func (a *app) report(f *failure) {
 			name = " (" + f.code + ")"
 		}
 		fmt.Fprintf(a.err, "Error: %s%s\n", visible(f.message), name) //nolint:errcheck // there is nowhere left to say so
-		if f.hint != "" {
-			fmt.Fprintf(a.err, "Hint: %s\n", visible(f.hint)) //nolint:errcheck // as above
+		if hint := f.advice(); hint != "" {
+			fmt.Fprintf(a.err, "Hint: %s\n", visible(hint)) //nolint:errcheck // as above
 		}
 		return
 	}
@@ -238,8 +240,8 @@ func (a *app) report(f *failure) {
 	}
 	var out envelope
 	out.Error.Code, out.Error.Message = f.code, f.message
-	if f.hint != "" {
-		out.Error.Hint = &f.hint
+	if hint := f.advice(); hint != "" {
+		out.Error.Hint = &hint
 	}
 	if f.a2aCode != 0 {
 		out.Error.A2ACode = &f.a2aCode

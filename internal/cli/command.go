@@ -24,14 +24,7 @@ func (a *app) client(cmd *cobra.Command, c clientCommand) *cobra.Command {
 	f := new(clientFlags)
 	f.register(cmd.Flags())
 	cmd.Args = cobra.ArbitraryArgs // check has them
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := a.runClient(cmd, c, f, args)
-		var usage *failure
-		if errors.As(err, &usage) {
-			return usage.seeHelp(cmd)
-		}
-		return err
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.runClient(cmd, c, f, args) }
 	return cmd
 }
 

@@ -389,7 +389,7 @@ func (s *session) attachLogin(ctx context.Context) error {
 func (s *session) takesBearer() error {
 	if len(s.Card().SecuritySchemes) == 0 {
 		out := usage("--bearer: the agent takes no credential; its card declares no security scheme")
-		out.hint = "where the card has only left it out, save it to a file, add the scheme, and name the file with --agent-card"
+		out.hint = undeclared
 		return out
 	}
 	for _, scheme := range s.Card().SecuritySchemes {
@@ -527,7 +527,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 	case ctx.Err() == nil || isFailure(err, errUsage):
 		f = failureOf(err)
 	case context.Cause(ctx) == errTimeLimit: //nolint:errorlint // it is the cause itself
-		f = fail(errTimeout, "raise --timeout", "no end within %v", s.flags.timeout)
+		f = fail(errTimeout, "", "no end within %v", s.flags.timeout)
 		if s.taskID != "" {
 			f.message = fmt.Sprintf("task %s did not end within %v; it goes on", s.taskID, s.flags.timeout)
 			f.hint = s.command("task get", "--wait", s.taskID)
@@ -539,11 +539,14 @@ func (s *session) explain(ctx context.Context, err error) error {
 			f.hint = s.command("task get", "--wait", s.taskID)
 		}
 	}
+	if known := (*failure)(nil); f.code == errInternal && !errors.As(err, &known) && ctx.Err() == nil && !s.flags.debug {
+		f.hint = "run it again with --debug to see the exchange"
+	}
 	if f.code == errAuthFailed && f.hint == "" {
 		s.explainAuth(f)
 	}
 	if e, ok := errors.AsType[*a2a.Error](err); ok && e.RetryAfter > 0 {
-		f.hint = strings.TrimPrefix(f.hint+"; try again in "+e.RetryAfter.Round(time.Second).String(), "; ")
+		f.also("try again in " + e.RetryAfter.Round(time.Second).String())
 	}
 	if s.flags.card == defaultCard && f.code == errUnreachable && f.a2aCode == 0 {
 		f.hint = "start an agent with parley serve, or name another one with --agent-card"
@@ -562,7 +565,11 @@ func (s *session) explainAuth(f *failure) {
 	if !s.flags.hasCredential() && s.net.login == nil {
 		f.code = errCredentialsMissing
 	}
-	if s.Client == nil || len(s.Card().SecuritySchemes) == 0 {
+	if s.Client == nil {
+		return
+	}
+	if len(s.Card().SecuritySchemes) == 0 {
+		f.hint = "its card declares no security scheme: " + undeclared
 		return
 	}
 	f.hint = "its card declares " + schemes(s.Card().AgentCard)

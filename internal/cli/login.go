@@ -148,7 +148,9 @@ func (c *loginFlags) choose(s *session) (string, a2a.SecurityScheme, error) {
 		return c.scheme, card.SecuritySchemes[c.scheme], nil
 	case len(names) == 0:
 		f := fail(errCredentialsMissing, "", "there is nothing to log in to: the agent's card declares %s", schemes(card))
-		if apiKeyScheme(card) != nil {
+		if len(card.SecuritySchemes) == 0 {
+			f.hint = undeclared
+		} else if apiKeyScheme(card) != nil {
 			f.hint = "pass --api-key"
 		} else if len(card.SecuritySchemes) > 0 && s.takesBearer() == nil {
 			f.hint = "pass --bearer"

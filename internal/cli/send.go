@@ -157,11 +157,7 @@ func (c *sendCommand) explain(err error) error {
 	if c.taskID == "" || f.exit != 1 || f.a2aCode == 0 {
 		return err
 	}
-	if f.hint != "" {
-		f.hint += "; "
-	}
-	f.hint += "nothing was started; run it again with --debug to see the exchange"
-	return f
+	return f.also("nothing was started; run it again with --debug to see the exchange")
 }
 
 // follow reads the events of a task until it ends or waits for its caller, and returns what they add up to: a

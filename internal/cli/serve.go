@@ -60,12 +60,7 @@ func (c *serveCommand) command() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.app.json = false
-			err := c.run(cmd, args)
-			var f *failure
-			if errors.As(err, &f) {
-				return f.seeHelp(cmd)
-			}
-			return err
+			return c.run(cmd, args)
 		},
 	}
 	fs := cmd.Flags()

@@ -84,14 +84,10 @@ func (a *app) onStore(cmd *cobra.Command, n int, run func(ctx context.Context, f
 		if err == nil && len(args) != n {
 			err = usage("%s: want %s, got %d", cmd.CommandPath(), []string{"no argument", "1 argument"}[n], len(args))
 		}
-		if err == nil {
-			err = f.explain(cmd.Context(), run(cmd.Context(), f, args))
+		if err != nil {
+			return err
 		}
-		var e *failure
-		if errors.As(err, &e) {
-			return e.seeHelp(cmd)
-		}
-		return err
+		return f.explain(cmd.Context(), run(cmd.Context(), f, args))
 	}
 	return cmd
 }

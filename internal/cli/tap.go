@@ -396,7 +396,7 @@ func (a *app) tapHAR() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("%s takes one recording, got %d arguments", cmd.CommandPath(), len(args)).seeHelp(cmd)
+				return usage("%s takes one recording, got %d arguments", cmd.CommandPath(), len(args))
 			}
 			recorded, err := tap.Read(args[0])
 			if err != nil {
