@@ -398,7 +398,10 @@ func (c *Config) listeners(ctx context.Context) (httpL, grpcL net.Listener, err 
 
 // checkListen refuses to open an agent to a network when nobody asks who calls.
 func (c *Config) checkListen(addr string) error {
-	host, _, err := net.SplitHostPort(addr)
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	if err != nil {
 		return fmt.Errorf("parley: %q is not an address to listen at: %w", addr, err)
 	}

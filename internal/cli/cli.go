@@ -87,12 +87,30 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 credentials, 5 timeout`,
 		},
 	})
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
-			group(cmd) // left to itself it takes a wrong shell for no usage error
+		switch cmd.Name() { // left to themselves they take a wrong word for no usage error
+		case "completion":
+			group(cmd)
+		case "help":
+			cmd.Run, cmd.RunE = nil, helpAbout
 		}
 	}
 	return group(root)
+}
+
+// helpAbout prints the help of the command that the words name.
+func helpAbout(help *cobra.Command, words []string) error {
+	cmd := help.Root()
+	for _, word := range words {
+		i := slices.IndexFunc(cmd.Commands(), func(sub *cobra.Command) bool { return sub.Name() == word })
+		if i < 0 {
+			return noCommand(cmd, word)
+		}
+		cmd = cmd.Commands()[i]
+	}
+	cmd.InitDefaultHelpFlag()
+	return cmd.Help()
 }
 
 // group makes a command that has nothing to do itself print its help, and refuse a word that is none of its

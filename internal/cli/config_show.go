@@ -45,6 +45,9 @@ logins. Secrets are not shown.`,
 		if err := fromEnvironment(fs); err != nil {
 			return err
 		}
+		if err := f.checkValues(); err != nil { // no command would take them: they are not in force
+			return err
+		}
 		a.json = f.output == "json"
 		logins, err := shownLogins()
 		if err != nil {

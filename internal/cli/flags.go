@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -85,34 +86,48 @@ func (f *clientFlags) register(fs *pflag.FlagSet) {
 
 // check reads what the flags say, once they are all set.
 func (f *clientFlags) check() error {
+	if err := f.checkValues(); err != nil {
+		return err
+	}
+	if err := f.checkTLS(); err != nil {
+		return err
+	}
+	return f.checkParams()
+}
+
+// said returns where the value of a flag was said: the flag, the variable, or the file and the line.
+func (f *clientFlags) said(name string) string {
+	_, where := from(f.fs.Lookup(name))
+	return cmp.Or(where, "--"+name)
+}
+
+// checkValues checks what can be told from a value alone.
+func (f *clientFlags) checkValues() error {
 	if f.output != "text" && f.output != "json" {
-		return usage("--output %q: the formats are text and json", f.output)
+		return usage("%s %q: the formats are text and json", f.said("output"), f.output)
 	}
 	if f.timeout < 0 {
-		return usage("--timeout %v: a time cannot be negative", f.timeout)
+		return usage("%s %v: a time cannot be negative", f.said("timeout"), f.timeout)
 	}
 	if f.poll <= 0 {
-		return usage("--poll-interval %v: must be longer than nothing", f.poll)
+		return usage("%s %v: must be longer than nothing", f.said("poll-interval"), f.poll)
 	}
 	if f.card == "" {
 		return usage("--agent-card is empty: name a host, the URL of a card, or a file")
 	}
 	if err := a2a.CheckVersion(f.version); err != nil {
-		out := fail(a2a.ErrVersionNotSupported.Name(), "", "--a2a-version %q: parley speaks %s", f.version, a2a.Version)
+		out := fail(a2a.ErrVersionNotSupported.Name(), "", "%s %q: parley speaks %s", f.said("a2a-version"), f.version, a2a.Version)
 		out.a2aCode = a2a.ErrVersionNotSupported
 		return out
 	}
 	for _, t := range f.transports {
 		b, ok := bindingOf[strings.ToUpper(t)]
 		if !ok {
-			return usage("--transport %q: the bindings are JSONRPC, GRPC and HTTP+JSON", t)
+			return usage("%s %q: the bindings are JSONRPC, GRPC and HTTP+JSON", f.said("transport"), t)
 		}
 		f.bindings = append(f.bindings, b)
 	}
-	if err := f.checkTLS(); err != nil {
-		return err
-	}
-	return f.checkParams()
+	return nil
 }
 
 // checkTLS reads the certificates.

@@ -142,6 +142,9 @@ func (o *observer) meter(ctx context.Context, res *resource.Resource, listen str
 // localAddress returns the address to listen at that a flag names; without a host it is on this machine only.
 func localAddress(flag, addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	if err != nil {
 		return "", usage("--%s %q: want HOST:PORT or :PORT", flag, addr)
 	}

@@ -164,7 +164,10 @@ func (c *serveCommand) read(cmd *cobra.Command, args []string) error {
 	if err := c.console.check(c.auth != nil, c.cfg.TLS != nil || c.cfg.BehindTLS); err != nil {
 		return err
 	}
-	return c.cfg.Check()
+	if err := c.cfg.Check(); err != nil {
+		return usage("%s", strings.TrimPrefix(err.Error(), "parley: "))
+	}
+	return nil
 }
 
 // again reads everything anew, as the process that runs would have it if it were started now.

@@ -109,7 +109,11 @@ func setOne(flag *pflag.Flag, s *source) error {
 		if slices.Contains(secretSettings, flag.Name) {
 			return usage("%s: this is no value for --%s", v.from, flag.Name)
 		}
-		return usage("%s=%q: %s", v.from, v.value, err.Error())
+		f := usage("%s=%q: %s", v.from, v.value, err.Error())
+		if isCommon(flag) {
+			f.hint = "parley help options says what --" + flag.Name + " takes"
+		}
+		return f
 	}
 	if flag.Annotations == nil {
 		flag.Annotations = map[string][]string{}
@@ -148,7 +152,7 @@ func localSource(named string) (*source, error) {
 		if info.IsDir() {
 			return nil, usage("--config %s: it is a directory, want a file with lines such as A2ACLI_TIMEOUT=30s", named)
 		}
-		return readSettings("local", named, info)
+		return readSettings("local", named, info, false)
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -160,7 +164,7 @@ func localSource(named string) (*source, error) {
 		info, err := os.Stat(path)
 		switch {
 		case err == nil && info.Mode().IsRegular() && path != home:
-			s, err := readSettings("local", path, info)
+			s, err := readSettings("local", path, info, true)
 			if err == nil && len(s.values) > 0 && ownedByOther(info) {
 				return nil, usage("%s belongs to another user, and what it sets is not used: name it with --config if you trust it", path)
 			}
@@ -190,7 +194,7 @@ func globalSource(name string) (*source, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, nil //nolint:nilerr // as above
 	}
-	return readSettings("global", path, info)
+	return readSettings("global", path, info, false)
 }
 
 // agentSource is the global file for the agent that ref names, nil if there is none.
@@ -231,8 +235,10 @@ func hostOf(ref string) string {
 // maxSettings bounds a file of settings, in bytes.
 const maxSettings = 1 << 20
 
-// readSettings reads the A2ACLI_ lines of a file in dotenv form; all others are somebody else's.
-func readSettings(kind, path string, info os.FileInfo) (*source, error) {
+// readSettings reads the A2ACLI_ lines of a file in dotenv form; variables of other names are somebody else's. A file that
+// was only found may have any other lines, too. In one that was named for parley, or that is parley's by its place, they
+// are mistakes.
+func readSettings(kind, path string, info os.FileInfo, found bool) (*source, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, usage("%s", err.Error())
@@ -253,6 +259,8 @@ func readSettings(kind, path string, info os.FileInfo) (*source, error) {
 		switch {
 		case err != nil:
 			return nil, usage("%s: %s", where, err.Error())
+		case name == "" && !found && !isVariable(line):
+			return nil, usage("%s: this line is no setting: want NAME=value, such as A2ACLI_TIMEOUT=30s, or # before a comment", where)
 		case name == "":
 			continue
 		case !known[name]:
@@ -297,6 +305,16 @@ func parseLine(line string) (name, value string, err error) {
 		return "", "", fmt.Errorf("the quotes of %s do not end where the value does", name)
 	}
 	return name, value, nil
+}
+
+// isVariable reports whether a line of a file in dotenv form is empty, a comment, or sets a variable, whoever's it is.
+func isVariable(line string) bool {
+	line = strings.TrimSpace(strings.TrimSuffix(line, "\r"))
+	if line == "" || line[0] == '#' {
+		return true
+	}
+	name, _, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+	return ok && len(strings.Fields(name)) == 1
 }
 
 // unquote returns what stands between the quote that s begins with and the next one, and what follows that.
