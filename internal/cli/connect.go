@@ -38,6 +38,8 @@ type network struct {
 	wire io.Writer   // gets the messages under --debug; nil: they are not logged
 	tls  *tls.Config // nil: as usual
 
+	progress *progress // nil: nobody sees how much was sent and received
+
 	keyURL *url.URL // the interface that takes key
 	key    url.Values
 
@@ -107,7 +109,7 @@ func withToken(r *http.Request, token string) *http.Request {
 
 func (n *network) trip(r *http.Request) (*http.Response, error) {
 	start := time.Now()
-	answer, err := n.base.RoundTrip(n.withKey(n.shown(r)))
+	answer, err := n.base.RoundTrip(n.withKey(n.counted(n.shown(r))))
 	attrs := []any{"method", r.Method, "url", r.URL.Redacted(), "took", time.Since(start).Round(time.Microsecond)}
 	if err != nil {
 		n.log.Debug("request failed", append(attrs, "error", err.Error())...)
@@ -115,6 +117,7 @@ func (n *network) trip(r *http.Request) (*http.Response, error) {
 	}
 	n.log.Debug("request", append(attrs, "status", answer.StatusCode, "protocol", answer.Proto)...)
 	n.showAnswer(answer)
+	n.countAnswer(answer)
 	return answer, nil
 }
 
@@ -157,10 +160,10 @@ func (n *network) grpcOptions() []grpc.DialOption {
 			}
 			stream, err := open(ctx, desc, conn, method, opts...)
 			n.logCall(method, conn, start, err)
-			if err != nil || n.wire == nil {
+			if err != nil || n.wire == nil && n.progress == nil {
 				return stream, err
 			}
-			return &wireStream{stream, n, method}, nil
+			return &wireStream{stream, n, method, n.transfer("Receiving", 0)}, nil
 		}),
 	}
 	if n.tls != nil {
@@ -202,8 +205,9 @@ type session struct {
 	output
 	flags  *clientFlags
 	err    io.Writer // secrets are blotted out
-	person bool      // err is a terminal
+	person bool      // somebody watches, see app.person
 	secret *redactor
+	bar    *progress // nil: nobody watches
 	log    *slog.Logger
 	net    *network
 
@@ -214,9 +218,10 @@ type session struct {
 }
 
 func (a *app) session(f *clientFlags) *session {
+	bar := a.progress()
 	s := &session{
-		output: output{w: a.out, json: f.output == "json", verbose: f.verbose},
-		flags:  f, person: isTerminal(a.err), secret: newRedactor(a.err, f),
+		output: output{w: bar.before(a.out), json: f.output == "json", verbose: f.verbose},
+		flags:  f, person: a.person(), bar: bar, secret: newRedactor(bar.before(a.err), f),
 	}
 	s.err = s.secret
 	level := slog.LevelError + 1
@@ -258,6 +263,7 @@ func (s *session) connect(ctx context.Context) (context.Context, error) {
 		return ctx, err
 	}
 	s.Client = c
+	s.net.progress = s.bar
 	i := c.Interface()
 	s.log.Debug("agent", "card", c.Card().URL, "binding", i.ProtocolBinding, "url", i.URL, "version", i.ProtocolVersion)
 	if err := s.authenticate(ctx); err != nil {
@@ -279,6 +285,7 @@ func (s *session) close() {
 	if s.Client != nil {
 		_ = s.Close() // the command has its result
 	}
+	s.bar.end()
 }
 
 func (f *clientFlags) hasCredential() bool {

@@ -110,26 +110,39 @@ func (n *network) logMessage(direction, method string, m any) {
 	}
 }
 
-// shownUnary makes a call with its messages logged.
+// shownUnary makes a call with its messages logged, and counted: gRPC takes and gives them whole.
 func (n *network) shownUnary(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts []grpc.CallOption) error {
 	n.logMessage(">", method, req)
+	n.countMessage("Sending", req)
 	err := invoke(ctx, method, req, res, conn, opts...)
 	if err == nil {
 		n.logMessage("<", method, res)
+		n.countMessage("Receiving", res)
 	}
 	return err
 }
 
-// wireStream logs the messages of a stream of gRPC.
+// countMessage has the person see how big a message is.
+func (n *network) countMessage(verb string, m any) {
+	if p, ok := m.(proto.Message); ok && n.progress != nil {
+		size := proto.Size(p)
+		t := n.transfer(verb, int64(size))
+		t.add(size)
+	}
+}
+
+// wireStream logs and counts the messages of a stream of gRPC.
 type wireStream struct {
 	grpc.ClientStream
-	net    *network
-	method string
+	net      *network
+	method   string
+	received transfer
 }
 
 // SendMsg implements grpc.ClientStream.
 func (s *wireStream) SendMsg(m any) error {
 	s.net.logMessage(">", s.method, m)
+	s.net.countMessage("Sending", m)
 	return s.ClientStream.SendMsg(m)
 }
 
@@ -138,6 +151,9 @@ func (s *wireStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {
 		s.net.logMessage("<", s.method, m)
+		if p, ok := m.(proto.Message); ok && s.net.progress != nil {
+			s.received.add(proto.Size(p))
+		}
 	}
 	return err
 }

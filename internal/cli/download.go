@@ -257,9 +257,7 @@ func (c *downloadCommand) save(ctx context.Context, s *session, files []*savedFi
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if s.person {
-			s.note(fmt.Sprintf("Saving %d of %d: %s", i+1, len(files), f.path))
-		}
+		s.bar.show(fmt.Sprintf("Saving %d of %d: %s", i+1, len(files), f.path), false)
 		if err := c.write(root, f); err != nil {
 			return fail(errInternal, "", "%s could not be saved: %s", f.path, err.Error())
 		}

@@ -44,7 +44,7 @@ type storeFile struct {
 	output
 	storeRef
 	err    io.Writer
-	person bool // err is a terminal
+	person bool // somebody watches, see app.person
 }
 
 // storeFlags name the file.
@@ -102,7 +102,7 @@ func (a *app) storeFile(cmd *cobra.Command, flags *storeFlags) (*storeFile, erro
 		return nil, err
 	}
 	a.json = flags.output == "json"
-	return &storeFile{output: output{w: a.out, json: a.json}, storeRef: ref, err: a.err, person: isTerminal(a.err)}, nil
+	return &storeFile{output: output{w: a.out, json: a.json}, storeRef: ref, err: a.err, person: a.person()}, nil
 }
 
 // explain says what to do about an error of the file.
