@@ -70,7 +70,8 @@ type Options struct {
 	Poll time.Duration
 	// Cache keeps cards. Nil: every card is fetched.
 	Cache *CardCache
-	// Log hears, at Debug, of retries, reconnects and fallbacks, and at Warn of streams that were damaged on their way.
+	// Log hears, at Debug, of retries, reconnects and fallbacks, and at Warn of the first one after all went well and of
+	// streams that were damaged on their way.
 	// Nil: nobody does.
 	Log *slog.Logger
 }

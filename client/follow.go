@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -115,8 +117,9 @@ type follower struct {
 	retry   retry
 	sum     [sha256.Size]byte // of the task as last asked for
 
-	fruitless int // streams in a row that brought nothing new
-	answered  int // of them, how often in a row GetTask worked right after
+	begin     [sha256.Size]byte // of the first two entries of the last stream, and how many it had
+	fruitless int               // streams in a row that brought nothing new
+	answered  int               // of them, how often in a row GetTask worked right after
 
 	task    string        // its id; empty: not known yet
 	state   a2a.TaskState // as last heard
@@ -234,10 +237,14 @@ var errEndedEarly = a2a.Errorf(a2a.ErrUnavailable, "the stream ended before the 
 // read yields the entries of a stream. It returns true when the reader has all it wants, and otherwise why the
 // stream came to its end.
 func (f *follower) read(entries iter.Seq2[a2a.Entry, error]) (done bool, lost error) {
-	began, n := time.Now(), 0
+	began, n, begin := time.Now(), 0, sha256.New()
 	defer func() {
-		// A stream that only ever shows the task as it is and breaks again is no progress, unless it held.
-		if n > 1 || n == 1 && time.Since(began) >= f.c.timing.most {
+		// A stream that only ever shows the task as it is, or what the last one did, and breaks again is no progress, unless
+		// it held.
+		last := f.begin
+		_, _ = fmt.Fprint(begin, n)
+		f.begin = [sha256.Size]byte(begin.Sum(nil))
+		if n > 1 && f.begin != last || n >= 1 && time.Since(began) >= f.c.timing.most {
 			f.retry.reset()
 			f.fruitless, f.answered = 0, 0
 		} else {
@@ -253,7 +260,9 @@ func (f *follower) read(entries iter.Seq2[a2a.Entry, error]) (done bool, lost er
 			return false, a2a.Errorf(a2a.ErrInvalidAgentResponse,
 				"the subscription did not begin with the Task (specification 3.1.6): what was missed is not known")
 		}
-		n++
+		if n++; n <= 2 {
+			_, _ = begin.Write(e.JSON()) // a hash takes everything
+		}
 		had, err := f.had(e, rejoined && n == 1)
 		if err != nil {
 			return false, err
@@ -430,8 +439,9 @@ func (r *retry) pause(ctx context.Context, task string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	level := slog.LevelDebug
 	if r.since.IsZero() {
-		r.since, r.delay = time.Now(), t.first
+		r.since, r.delay, level = time.Now(), t.first, slog.LevelWarn
 	}
 	if !transient(err) || time.Since(r.since) >= t.giveUp {
 		return err
@@ -442,7 +452,7 @@ func (r *retry) pause(ctx context.Context, task string, err error) error {
 	if errors.As(err, &e) {
 		delay = max(delay, min(e.RetryAfter, t.giveUp))
 	}
-	r.c.log.DebugContext(ctx, "the agent was lost, trying again", "task", task, "in", delay, "error", err)
+	r.c.log.Log(ctx, level, "the agent was lost, trying again", "task", task, "in", delay, "error", err)
 	return sleep(ctx, delay)
 }
 

@@ -343,6 +343,29 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
+// TestGivesUpOnRepetition: an agent whose every stream says the same and breaks is one that says nothing.
+func TestGivesUpOnRepetition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const working = a2a.TaskStateWorking
+		same := func() iter.Seq2[a2a.Entry, error] { return says(nil, task(working), status(working)) }
+		c := hurried(&scripted{
+			send: same, subscribe: same,
+			get: func() (*a2a.Task, error) { return nil, a2a.Errorf(a2a.ErrUnavailable, "broken") },
+		}, true)
+		began, n := time.Now(), 0
+		var last error
+		for _, err := range c.Send(t.Context(), text("x")) {
+			if n++; n > 1000 {
+				t.Fatalf("it goes on after %v", time.Since(began))
+			}
+			last = err
+		}
+		if took := time.Since(began); !errors.Is(last, a2a.ErrUnavailable) || took < time.Minute || took > 2*time.Minute {
+			t.Errorf("after %v: %v", took, last)
+		}
+	})
+}
+
 // hurried is a client over svc in a bubble of fake time.
 func hurried(svc a2a.Service, streaming bool, change ...func(*a2a.AgentCard)) *client.Client {
 	card := newCard()
@@ -683,7 +706,7 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// TestLog: retries and fallbacks are heard of, at Debug.
+// TestLog: retries and fallbacks are heard of, at Debug; the first of several at Warn.
 func TestLog(t *testing.T) {
 	var log strings.Builder
 	h := newScripted(t, &scripted{
@@ -698,7 +721,7 @@ func TestLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, words := range []string{"no preferred transport", "trying again", "there is no stream"} {
-		if !strings.Contains(log.String(), "level=DEBUG msg=\"") || !strings.Contains(log.String(), words) {
+		if !strings.Contains(log.String(), "level=WARN msg=\"the agent was lost, trying again\"") || !strings.Contains(log.String(), "level=DEBUG msg=\"") || !strings.Contains(log.String(), words) {
 			t.Errorf("the log does not say %q: %s", words, log.String())
 		}
 	}

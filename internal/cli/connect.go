@@ -224,11 +224,10 @@ func (a *app) session(f *clientFlags) *session {
 		flags:  f, person: a.person(), bar: bar, secret: newRedactor(bar.before(a.err), f),
 	}
 	s.err = s.secret
-	level := slog.LevelError + 1
+	s.log = slog.New(warnings{s})
 	if f.debug {
-		level = slog.LevelDebug
+		s.log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	s.log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
 	s.net = newNetwork(f, s.log)
 	if f.debug {
 		s.net.wire = s.err
@@ -632,6 +631,31 @@ func (s *session) warn(format string, args ...any) {
 func (s *session) note(line string) {
 	fmt.Fprintln(s.err, visible(line)) //nolint:errcheck // nobody listens then
 }
+
+// warnings is the log where nobody asked for one: what it has of warnings is said as such.
+type warnings struct{ s *session }
+
+// Enabled implements slog.Handler.
+func (warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" {
+			line += ": " + a.Value.String()
+		}
+		return true
+	})
+	w.s.warn("%s", line)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// WithGroup implements slog.Handler.
+func (w warnings) WithGroup(string) slog.Handler { return w }
 
 // redactor writes to stderr with the secrets of the command line, and those that come to be known, blotted out.
 type redactor struct {

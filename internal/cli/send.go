@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -161,8 +162,8 @@ func (c *sendCommand) explain(err error) error {
 }
 
 // follow reads the events of a task until it ends or waits for its caller, and returns what they add up to: a
-// message, or a task. Under --stream they are printed as they come. Where the message resumes a task, the first
-// event may still show it waiting.
+// message, or a task. Under --stream they are printed as they come, but for what a stream that was taken up again says once
+// more. Where the message resumes a task, the first event may still show it waiting.
 func (s *session) follow(events iter.Seq2[a2a.Entry, error], resumes bool) (result a2a.SendMessageResult, err error) {
 	defer func() {
 		if e := s.endText(); err == nil {
@@ -170,7 +171,7 @@ func (s *session) follow(events iter.Seq2[a2a.Entry, error], resumes bool) (resu
 		}
 	}()
 	var task a2a.Task
-	first := true
+	first, again := true, false // again: what comes may have been here before
 	for e, err := range events {
 		if err != nil {
 			return nil, err
@@ -178,7 +179,14 @@ func (s *session) follow(events iter.Seq2[a2a.Entry, error], resumes bool) (resu
 		if m, ok := e.Event.(*a2a.Message); ok {
 			return m, s.showEvent(e, nil, true)
 		}
-		fold(&task, e.Event)
+		if _, whole := e.Event.(*a2a.Task); whole && !first {
+			again = true // a stream was lost, and the next one begins with the Task
+		}
+		if !again {
+			fold(&task, e.Event)
+		} else if again = !changes(&task, e.Event); again && !settled(task.Status.State) {
+			continue
+		}
 		over := settled(task.Status.State) && !(first && resumes && task.Status.State.Interrupted())
 		if err := s.showEvent(e, &task, over); err != nil {
 			return nil, err
@@ -207,6 +215,13 @@ func fold(task *a2a.Task, ev a2a.Event) {
 		task.ID, task.ContextID = ev.TaskID, ev.ContextID
 	default:
 	}
+}
+
+// changes applies an event to a task and reports whether it says anything new of it.
+func changes(task *a2a.Task, ev a2a.Event) bool {
+	before := task.AppendJSON(nil)
+	fold(task, ev)
+	return !bytes.Equal(before, task.AppendJSON(nil))
 }
 
 // settled reports whether waiting for a task is over (specification 9.1).

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -436,6 +437,53 @@ func TestFollow(t *testing.T) {
 				t.Errorf("stderr %q", stderr.String())
 			}
 		})
+	}
+}
+
+// TestRepeatingStreams: an agent whose streams all break does not have the same printed again and again, and the person
+// learns why nothing comes.
+func TestRepeatingStreams(t *testing.T) {
+	home(t)
+	const working = `"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_WORKING"}`
+	var asked atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == a2a.CardPath {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"name":"x","description":"x","version":"1","capabilities":{"streaming":true},"defaultInputModes":[],"defaultOutputModes":[],"skills":[],`+
+				`"supportedInterfaces":[{"url":"http://`+r.Host+`","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`)
+			return
+		}
+		var call struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
+			t.Error(err)
+		}
+		answer := func(result string) string {
+			return `{"jsonrpc":"2.0","id":` + string(call.ID) + `,"result":` + result + `}`
+		}
+		if call.Method == "GetTask" {
+			w.Header().Set("Content-Type", "application/json")
+			state := working
+			if asked.Add(1) > 3 {
+				state = strings.Replace(working, "WORKING", "COMPLETED", 1)
+			}
+			_, _ = io.WriteString(w, answer(`{`+state+`}`))
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: "+answer(`{"task":{`+working+`}}`)+"\n\n"+
+			"data: "+answer(`{"statusUpdate":{"taskId":"t1","contextId":"c1","status":{"state":"TASK_STATE_WORKING"}}}`)+"\n\n")
+	}))
+	defer front.Close()
+	r := parleyRun("send", "-a", front.URL, "--stream", "-o", "json", "--timeout", "30s", "--poll-interval", "10ms", "x")
+	r.wants(t, 0, `{"task":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_COMPLETED"}}}`, "")
+	if n := strings.Count(r.stdout, "\n"); n != 3 {
+		t.Errorf("%d lines, want the task, its update, and its end:\n%s", n, r.stdout)
+	}
+	if want := "Warning: the agent was lost, trying again: the stream ended before the task did\n"; r.stderr != want {
+		t.Errorf("stderr %q", r.stderr)
 	}
 }
 
