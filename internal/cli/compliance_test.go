@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -36,6 +38,11 @@ var update = flag.Bool("update", false, "write docs/a2a-cli-compliance.yaml anew
 // complianceFile is the report in the form of the a2a-cli specification (COMPLIANCE.md, appendix A). The identifiers and
 // what they ask for are kept there alone; the test finds the rest.
 const complianceFile = "../../docs/a2a-cli-compliance.yaml"
+
+// asked is the SHA-256 of what the specification's template (compliance-report.template.yaml, revision 2026-08-17) asks
+// for: of each requirement a line of its identifier, tier, area, sections and text, with tabs between them. A report whose
+// words were changed says that something else was tested.
+const asked = "7ac7e8835768334cfcd6e6766ab6a20f4e14fda9cca6915dd8f3749ce7c13179"
 
 // complianceRow is how a requirement is exercised. A row that does nothing is not measured.
 type complianceRow struct {
@@ -169,6 +176,14 @@ func readReport(t *testing.T) *complianceReport {
 	}
 	if want := map[int]int{1: 39, 2: 15, 3: 12}; !maps.Equal(total, want) || len(r.ids) != 66 {
 		t.Fatalf("the report has %v requirements in the tiers, want %v", total, want)
+	}
+	words := sha256.New()
+	for _, id := range r.ids {
+		e := r.Requirements[id]
+		_, _ = fmt.Fprintf(words, "%s\t%d\t%s\t%s\t%s\n", id, e.Tier, e.Area, e.Spec, e.Requirement) // a hash takes everything
+	}
+	if got := hex.EncodeToString(words.Sum(nil)); got != asked {
+		t.Errorf("%s does not say what the template asks for: its requirements have the sum %s", complianceFile, got)
 	}
 	return r
 }
