@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -95,10 +94,12 @@ func (f *clientFlags) check() error {
 	return f.checkParams()
 }
 
-// said returns where the value of a flag was said: the flag, the variable, or the file and the line.
+// said returns the flag, after the variable, or the file and the line, where its value comes from one.
 func (f *clientFlags) said(name string) string {
-	_, where := from(f.fs.Lookup(name))
-	return cmp.Or(where, "--"+name)
+	if kind, where := from(f.fs.Lookup(name)); kind != "flag" && where != "" {
+		return where + ": --" + name
+	}
+	return "--" + name
 }
 
 // checkValues checks what can be told from a value alone.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -158,7 +159,12 @@ func (c *sendCommand) explain(err error) error {
 	if c.taskID == "" || f.exit != 1 || f.a2aCode == 0 {
 		return err
 	}
-	return f.also("nothing was started; run it again with --debug to see the exchange")
+	const again = "nothing was started; run it again with --debug to see the exchange"
+	if f.hint == "" && strings.Contains(f.advice(), "--debug") {
+		f.hint = again
+		return f
+	}
+	return f.also(again)
 }
 
 // follow reads the events of a task until it ends or waits for its caller, and returns what they add up to: a
