@@ -400,7 +400,7 @@ func (c *Config) listeners(ctx context.Context) (httpL, grpcL net.Listener, err 
 func (c *Config) checkListen(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a name of a file here
 	}
 	if err != nil {
 		return fmt.Errorf("parley: %q is not an address to listen at: %w", addr, err)

@@ -552,7 +552,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 		s.explainAuth(f)
 	}
 	if e, ok := errors.AsType[*a2a.Error](err); ok && e.RetryAfter > 0 {
-		f.also("try again in " + e.RetryAfter.Round(time.Second).String())
+		f = f.also("try again in " + e.RetryAfter.Round(time.Second).String())
 	}
 	if s.flags.card == defaultCard && f.code == errUnreachable && f.a2aCode == 0 {
 		f.hint = "start an agent with parley serve, or name another one with --agent-card"

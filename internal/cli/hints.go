@@ -12,7 +12,7 @@ import (
 
 // hintOf says, for each code of a failure that is the tool's own, what to do where nothing better is known. What has no
 // better code, errInternal, has no advice that fits all of it: it says in its message what is the matter.
-var hintOf = map[string]string{
+var hintOf = map[string]string{ //nolint:gosec // words about credentials
 	errUsage:              "see parley --help",
 	errCardNotFound:       "check --agent-card: a host, the URL of a card, or a file",
 	errCardInvalid:        "parley card get --validate says what is wrong with it; whoever runs the agent can mend it",

@@ -143,7 +143,7 @@ func (o *observer) meter(ctx context.Context, res *resource.Resource, listen str
 func localAddress(flag, addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
-		_, err = net.LookupPort("tcp", port)
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a name of a file here
 	}
 	if err != nil {
 		return "", usage("--%s %q: want HOST:PORT or :PORT", flag, addr)

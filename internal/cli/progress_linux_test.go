@@ -77,7 +77,7 @@ func TestBytesAtTerminal(t *testing.T) {
 			if err := u.Artifact(a2a.Artifact{ArtifactID: fmt.Sprint("big", i), Parts: []*a2a.Part{{Content: a2a.Raw(bytes.Repeat([]byte{byte(i)}, big/4))}}}); err != nil {
 				return err
 			}
-			time.Sleep(progressPause)
+			<-time.After(progressPause) // for the next line to be due
 		}
 		return u.Complete()
 	}))
