@@ -548,7 +548,8 @@ func address(l net.Listener) string {
 }
 
 // Shutdown ends the host's agent: new messages are refused as unavailable, runs may finish until ctx ends,
-// and the rest is recorded as interrupted by a restart. The store stays open: who made it closes it.
+// and the rest is recorded as interrupted by a restart. What is then still at work has Times.CancelGrace, 5 s by default, to
+// clean up. The store stays open: who made it closes it.
 func (h *Host) Shutdown(ctx context.Context) {
 	h.draining.Store(true)
 	h.server.Shutdown(ctx)

@@ -235,12 +235,24 @@ func (r *run) exec() {
 }
 
 func (r *run) handle() (err error) {
+	r.s.handling.Add(1)
+	defer r.s.returns()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the agent panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return r.s.cfg.Agent.Handle(r.ctx, r.req, agent.NewUpdater(r))
+}
+
+// returns says that a Handle has returned.
+func (s *Server) returns() {
+	if s.handling.Add(-1) == 0 {
+		select {
+		case s.handled <- struct{}{}:
+		default: // whoever waits finds the news that is there
+		}
+	}
 }
 
 // finish records the end that follows from what Handle returned, unless another end was recorded or the run

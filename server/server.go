@@ -64,7 +64,7 @@ type Limits struct {
 
 // Times are how long the engine waits. Zero means the default.
 type Times struct {
-	CancelGrace time.Duration // for a canceled run to clean up: 5 s
+	CancelGrace time.Duration // for a run to clean up that was canceled, or cut short by a stop: 5 s
 	Silence     time.Duration // for a sign of life of a run, before it is failed: 10 min
 	Answer      time.Duration // for an answer to an interrupted task, before it is failed: 7 days
 }
@@ -115,6 +115,8 @@ type Server struct {
 	queued   atomic.Int64    // messages that wait for a working task
 	dropped  atomic.Int64    // writes of runs that had lost their task
 	told     atomic.Int64    // when it was last logged that the store can record nothing
+	handling atomic.Int64    // calls of the agent's Handle that have not returned
+	handled  chan struct{}   // has a place for the news that there is none any more
 
 	mu      sync.Mutex
 	node    string            // the name that holds the leases; empty: it is lost
@@ -149,7 +151,7 @@ func New(cfg Config) (*Server, error) {
 		follow: taskstore.NewFollower(cfg.Store, time.Second),
 		ctx:    ctx, stop: stop,
 		node: uuid.NewString(), attended: make(chan struct{}),
-		runs: map[string][]*run{}, swept: make(chan struct{}),
+		runs: map[string][]*run{}, swept: make(chan struct{}), handled: make(chan struct{}, 1),
 	}
 	s.nodes, _ = taskstore.As[taskstore.Nodes](cfg.Store)
 	s.turns.limits = cfg.Limits
@@ -179,7 +181,8 @@ func New(cfg Config) (*Server, error) {
 // Shutdown ends the server: no new message is taken, what runs may finish until ctx ends, and what then still runs
 // is recorded as FAILED, interrupted by a restart, or left to be run again where the agent is restartable. So is at
 // once what waits for an answer in Ask. Tasks that wait for a turn keep waiting; where several processes share the store,
-// another takes them. The store stays open.
+// another takes them. Then all calls of Handle that are left have Times.CancelGrace to return, so that the agent can clean up:
+// programs that it runs must not outlive the process. The store stays open.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
 	s.closing = true
@@ -201,9 +204,25 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.follow.Close(shuttingDown())
 	<-s.swept
 	<-s.attended
+	s.returned() // before others begin the turns again that this node leaves
 	if node := s.nodeName(); s.nodes != nil && node != "" {
 		if err := s.nodes.Leave(context.WithoutCancel(ctx), node); err != nil {
 			s.log.Warn("this node could not leave in order: others wait until its time is over", "err", err)
+		}
+	}
+}
+
+// returned waits until no Handle is at work any more, but no longer than the grace: their contexts have ended.
+func (s *Server) returned() {
+	grace := time.NewTimer(s.cfg.Times.CancelGrace)
+	defer grace.Stop()
+	for s.handling.Load() > 0 {
+		select {
+		case <-s.handled:
+		case <-grace.C:
+			s.log.Warn("the host stops, and calls of the agent's Handle have not returned, though their contexts have ended: what they began may go on",
+				"calls", s.handling.Load(), "waited", s.cfg.Times.CancelGrace)
+			return
 		}
 	}
 }

@@ -1293,3 +1293,48 @@ func TestShutdown(t *testing.T) {
 		}
 	})
 }
+
+// TestShutdownLetsAgentsCleanUp: a stop waits for what the end of a run's context begins, also where the end of the task is
+// recorded already, and not for an agent that never returns.
+func TestShutdownLetsAgentsCleanUp(t *testing.T) {
+	for _, c := range []struct {
+		name, say     string
+		cleaning, max time.Duration
+		cleaned       bool
+	}{
+		{"at once", "wait", 0, 0, true},
+		{"a while", "wait", 3 * time.Second, 3 * time.Second, true},
+		{"after the end", "done", 3 * time.Second, 3 * time.Second, true},
+		{"for ever", "wait", time.Hour, 5 * time.Second, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var cleaned atomic.Bool
+				h := newHost(t, agent.Func(func(ctx context.Context, r *agent.Request, u *agent.Updater) error {
+					if r.Text() == "done" {
+						if err := u.Complete(); err != nil {
+							return err
+						}
+					}
+					<-ctx.Done()
+					pass(c.cleaning)
+					cleaned.Store(true)
+					return ctx.Err()
+				}))
+				h.send(t.Context(), immediately(text(c.say)))
+				synctest.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				begin := time.Now()
+				h.Shutdown(ctx)
+				if d := time.Since(begin); d > c.max || cleaned.Load() != c.cleaned {
+					t.Errorf("the stop took %v, and the agent had cleaned up: %v", d, cleaned.Load())
+				}
+				if told := strings.Contains(h.log.String(), "have not returned"); told == c.cleaned {
+					t.Errorf("the log: %s", h.log)
+				}
+				pass(c.cleaning)
+			})
+		})
+	}
+}
