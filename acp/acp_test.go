@@ -357,7 +357,7 @@ func TestLongLines(t *testing.T) {
 	if got := response(task, "response"); len(got) != 60_000_000 {
 		t.Errorf("the response has %d bytes", len(got))
 	}
-	wants(t, h.say("too long"), a2a.TaskStateFailed, "limit line")
+	wants(t, h.say("too long"), a2a.TaskStateFailed, "bytes, the most that a message of it may have")
 	says(t, h.say("hello"), "You said: hello")
 }
 

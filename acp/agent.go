@@ -20,8 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,6 +27,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
+	"github.com/parley-a2a/parley/internal/child"
 )
 
 // ThoughtsExtension is the URI of the extension under which a caller gets what the agent thinks, as the artifact
@@ -104,18 +103,12 @@ type Agent struct {
 // New returns an agent that runs the program. That there is such a program is found out here; it starts with the
 // first task.
 func New(cfg Config) (*Agent, error) {
-	if len(cfg.Args) == 0 || cfg.Args[0] == "" {
-		return nil, errors.New("acp: Config.Args is empty: name a program")
-	}
-	if _, err := exec.LookPath(cfg.Args[0]); err != nil {
-		return nil, fmt.Errorf("acp: the program %q cannot be run: %w", cfg.Args[0], err)
+	if err := child.Check(cfg.Args, cfg.Dir); err != nil {
+		return nil, fmt.Errorf("acp: %w", err)
 	}
 	var err error
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("acp: Config.Dir: %w", err)
-	}
-	if info, err := os.Stat(cfg.Dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("acp: Config.Dir %q is not a directory", cfg.Dir)
 	}
 	orDefault(&cfg.Start, time.Minute)
 	orDefault(&cfg.Cancel, 5*time.Second)

@@ -267,7 +267,7 @@ func (s *session) died() error {
 	var tooLong *child.LineTooLongError
 	switch {
 	case errors.As(why, &tooLong):
-		return agent.Errorf("the agent's program was ended: %s", tooLong.Error())
+		return agent.Errorf("the agent's program was ended: %s, the most that a message of it may have", tooLong.Error())
 	case err == nil:
 		return agent.Errorf("the agent's program ended before it was done%s", tail(s.p))
 	}

@@ -69,16 +69,8 @@ type Agent struct{ cfg Config }
 
 // New returns an agent that runs the program. That there is such a program is found out here.
 func New(cfg Config) (*Agent, error) {
-	if len(cfg.Args) == 0 || cfg.Args[0] == "" {
-		return nil, errors.New("command: Config.Args is empty: name a program")
-	}
-	if _, err := exec.LookPath(cfg.Args[0]); err != nil {
-		return nil, fmt.Errorf("command: the program %q cannot be run: %w", cfg.Args[0], err)
-	}
-	if cfg.Dir != "" {
-		if info, err := os.Stat(cfg.Dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("command: Config.Dir %q is not a directory", cfg.Dir)
-		}
+	if err := child.Check(cfg.Args, cfg.Dir); err != nil {
+		return nil, fmt.Errorf("command: %w", err)
 	}
 	if cfg.MaxOutput == 0 {
 		cfg.MaxOutput = 32 << 20
@@ -171,12 +163,15 @@ func (t *turn) input() chan<- []byte {
 	return in
 }
 
-// spend counts output against the limit.
-func (t *turn) spend(n int) error {
-	if t.left -= int64(n); t.left < 0 {
-		return agent.Errorf("the program's output has more than %d bytes (limit output)", t.cfg.MaxOutput)
+// spend counts output against the limit, and returns what of it is still within.
+func (t *turn) spend(b []byte) ([]byte, error) {
+	if n := int64(len(b)); n <= t.left {
+		t.left -= n
+		return b, nil
 	}
-	return nil
+	b, t.left = b[:t.left], 0
+	return b, agent.Errorf("the program wrote more than the %d bytes of output and files that a turn may have: its output up to there is kept. "+
+		"Have it write less, or say where the rest is", t.cfg.MaxOutput)
 }
 
 // ended waits for the program's end and returns its exit code, or why the task has failed.
@@ -195,9 +190,10 @@ func (t *turn) ended(ctx context.Context) (int, error) {
 	return 0, t.failed(err.Error())
 }
 
-// failed says why the task has failed, with the end of what the program wrote on standard error.
+// failed says why the task has failed, with the end of what the program wrote on standard error. The host's log has it too.
 func (t *turn) failed(why string) error {
 	tail := strings.TrimSpace(t.p.Tail())
+	t.r.Log.Warn("the program failed", "program", t.cfg.Args[0], "why", why, "stderr", tail)
 	if tail != "" {
 		tail = ":\n" + tail
 	}

@@ -258,13 +258,71 @@ func TestStream(t *testing.T) {
 
 func TestFlood(t *testing.T) {
 	for _, stream := range []bool{false, true} {
-		cfg := sh(`exec yes`)
+		cfg := sh(`exec yes xéé`)
 		cfg.Stream, cfg.MaxOutput = stream, 1<<20
-		wants(t, serve(t, cfg).send("", "x"), a2a.TaskStateFailed, "limit output")
+		task := serve(t, cfg).send("", "x")
+		wants(t, task, a2a.TaskStateFailed, "more than the 1048576 bytes of output and files that a turn may have: its output up to there is kept. Have it write less")
+		if got := artifacts(task)["output"]; got != strings.Repeat("xéé\n", 1<<20/6+1)[:1<<20-1] { // a character is in the way of the last byte
+			t.Errorf("stream %v: kept are %d bytes, to %q", stream, len(got), got[max(0, len(got)-10):])
+		}
 	}
 	cfg := sh(`while :; do echo '{"text":"more"}'; done`)
 	cfg.Events, cfg.MaxOutput = true, 1<<16
-	wants(t, serve(t, cfg).send("", "x"), a2a.TaskStateFailed, "limit output")
+	task := serve(t, cfg).send("", "x")
+	wants(t, task, a2a.TaskStateFailed, "more than the 65536 bytes")
+	if got, want := artifacts(task)["output"], strings.Repeat("more", 1<<16/len(`{"text":"more"}`)); got != want {
+		t.Errorf("kept are %d bytes, want %d", len(got), len(want))
+	}
+}
+
+// Output that is no text arrives as the bytes that it is, whole or in chunks.
+func TestBinaryOutput(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		cfg := sh(`{ printf 'in words: \303'; sleep 0.2; printf '\274\n'; sleep 0.2; head -c 30000 /dev/urandom; printf '\303'; } | tee $TEST_DIR/sent`)
+		cfg.Stream = stream
+		h := serve(t, cfg)
+		task := h.send("", "x")
+		wants(t, task, a2a.TaskStateCompleted, "")
+		sent, err := os.ReadFile(filepath.Join(h.dir, "sent"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		for _, p := range task.Artifacts[0].Parts {
+			switch c := p.Content.(type) {
+			case a2a.Text:
+				got = append(got, c...)
+			case a2a.Raw:
+				got = append(got, c...)
+			}
+		}
+		if !bytes.Equal(got, sent) {
+			t.Errorf("stream %v: %d bytes of %d arrived as they were, or none", stream, len(got), len(sent))
+		}
+		if first, ok := task.Artifacts[0].Parts[0].Content.(a2a.Text); stream && (!ok || first != "in words: ") {
+			t.Errorf("the text before is %q", task.Artifacts[0].Parts[0].Content)
+		}
+	}
+}
+
+// The host's log says of every failure what ended the program.
+func TestFailureIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	a, err := command.New(sh(`echo "disk is full" >&2; exit 3`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := parley.New(parley.Config{Name: "Program", Log: slog.New(slog.NewTextHandler(&log, nil))}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := (&host{t: t, svc: p.Service()}).send("", "x")
+	p.Shutdown(t.Context())
+	for _, want := range []string{"program=sh", `why="exit status 3"`, "disk is full", task.ID} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q: %s", want, log.String())
+		}
+	}
 }
 
 func TestCancel(t *testing.T) {
@@ -334,8 +392,9 @@ func TestEvents(t *testing.T) {
 func TestBadEvents(t *testing.T) {
 	for name, c := range map[string]struct{ script, says string }{
 		"no JSON":         {`echo '{"text":"kept"}'; echo boom; exec sleep 300`, "line 2 of the program's output is not an event"},
-		"half an event":   {`printf '{"text":"a'`, "half an event"},
-		"long line":       {`head -c 3000000 /dev/zero | tr '\0' x; exec sleep 300`, "limit line"},
+		"half an event":   {`printf '{"text":"a'`, "half an event: every event, the last one too, is a line"},
+		"long line":       {`head -c 3000000 /dev/zero | tr '\0' x; exec sleep 300`, "more than 1048576 bytes, and the program was ended: split the event"},
+		"no UTF-8":        {`printf '{"text":"\377"}\n'; exec sleep 300`, "line 1 of the program's output is not an event that can be taken: it is not UTF-8"},
 		"unknown chunk":   {`echo '{"artifact":{"artifactId":"z","parts":[{"text":"2"}]},"append":true}'; exec sleep 300`, ""},
 		"dies asking":     {`echo '{"ask":"Which?"}'; sleep 0.2`, "unanswered"},
 		"dies at once":    {`exit 4`, "exit status 4"},

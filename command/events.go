@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
@@ -49,7 +51,7 @@ func (t *turn) events(ctx context.Context) error {
 	for n := 1; err == nil; n++ {
 		var b []byte
 		if b, err = lines.Next(); err == nil {
-			err = t.spend(len(b))
+			_, err = t.spend(b)
 		}
 		if err == nil {
 			err = explain(t.event(ctx, b, text, in), n)
@@ -60,8 +62,10 @@ func (t *turn) events(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &tooLong):
-		return agent.Errorf("%s", tooLong.Error())
+		err = agent.Errorf("%s, and the program was ended: split the event, a long text into several events, an artifact into chunks (append)", tooLong.Error())
+		fallthrough
 	case !errors.Is(err, io.EOF) && !errors.Is(err, child.ErrPartial) && !errors.Is(err, errAsking):
+		_ = text.Close() // what came before is kept, where it can be
 		return err
 	}
 	_, verdict := t.ended(ctx)
@@ -76,7 +80,7 @@ func (t *turn) events(ctx context.Context) error {
 	case verdict != nil:
 		return verdict
 	case errors.Is(err, child.ErrPartial):
-		return t.failed("half an event")
+		return t.failed("half an event: every event, the last one too, is a line that ends with a newline")
 	case errors.Is(err, errAsking):
 		return t.failed("its question unanswered")
 	}
@@ -90,13 +94,16 @@ func explain(err error, n int) error {
 	case err == nil, errors.Is(err, errAsking), errors.Is(err, agent.ErrEnded), errors.Is(err, agent.ErrCanceled), errors.As(err, &e) && e.Code == a2a.ErrInternal:
 		return err
 	}
-	return agent.Errorf("line %d of the program's output is not an event that can be taken: %w", n, err)
+	return agent.Errorf("line %d of the program's output is not an event that can be taken: %s: %w", n, strings.TrimPrefix(err.Error(), "command: "), err)
 }
 
 // event does what a line says.
 func (t *turn) event(ctx context.Context, b []byte, text *child.Text, in chan<- []byte) error {
 	if len(b) == 0 {
 		return nil
+	}
+	if !utf8.Valid(b) {
+		return errors.New("command: it is not UTF-8: give bytes as an artifact with a raw part, in base64")
 	}
 	var e event
 	if err := json.Unmarshal(b, &e); err != nil {

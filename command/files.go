@@ -34,7 +34,7 @@ func (t *turn) files() error {
 			return err
 		}
 		if n++; n > maxFiles {
-			return agent.Errorf("the program left more than %d files (limit files)", maxFiles)
+			return agent.Errorf("the program left more than %d files: have it pack them into one", maxFiles)
 		}
 		return t.file(root, name)
 	})
@@ -50,7 +50,7 @@ func (t *turn) file(root *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.spend(len(content)); err != nil {
+	if _, err := t.spend(content); err != nil {
 		return err
 	}
 	return t.u.Artifact(a2a.Artifact{Name: name, Parts: []*a2a.Part{filePart(name, content)}})

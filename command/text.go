@@ -26,7 +26,8 @@ func (t *turn) text(ctx context.Context) error {
 		chunks = child.NewText(t.u.Begin("output"))
 	}
 	output, err := t.read(chunks)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
+		_ = t.deliver(chunks, output) // what came before is kept, where it can be
 		return err
 	}
 	code, verdict := t.ended(ctx)
@@ -52,26 +53,30 @@ func (t *turn) text(ctx context.Context) error {
 	return verdict
 }
 
-// read reads the output to its end and returns it, or the end of it where the output is handed on in chunks.
+// read reads the output to its end and returns it, or the end of it where the output is handed on in chunks. With an error it
+// returns what came before.
 func (t *turn) read(chunks *child.Text) (output []byte, err error) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := t.p.Stdout.Read(buf)
-		if err := t.spend(n); err != nil {
-			return nil, err
+		piece, over := t.spend(buf[:n])
+		if over != nil {
+			piece = child.Whole(piece)
 		}
-		output = append(output, buf[:n]...)
+		output = append(output, piece...)
 		if chunks != nil {
-			if err := chunks.Write(buf[:n]); err != nil {
-				return nil, err
+			if err := chunks.Write(piece); err != nil {
+				return output, err
 			}
 			output = append(output[:0], output[max(0, len(output)-maxLast):]...)
 		}
-		if errors.Is(err, io.EOF) {
+		switch {
+		case over != nil:
+			return output, over
+		case errors.Is(err, io.EOF):
 			return output, nil
-		}
-		if err != nil {
-			return nil, err
+		case err != nil:
+			return output, err
 		}
 	}
 }

@@ -15,7 +15,7 @@ type LineTooLongError struct{ Limit int }
 
 // Error implements error.
 func (e *LineTooLongError) Error() string {
-	return fmt.Sprintf("a line of the output has more than %d bytes (limit line)", e.Limit)
+	return fmt.Sprintf("a line of the output has more than %d bytes", e.Limit)
 }
 
 // Lines reads lines of at most limit bytes.

@@ -59,6 +59,34 @@ type Process struct {
 	err    error
 }
 
+// Check says what is wrong with a program and its directory as far as is known before it runs, and what to do.
+func Check(args []string, dir string) error {
+	if len(args) == 0 || args[0] == "" {
+		return errors.New("Config.Args is empty: name a program")
+	}
+	name := args[0]
+	switch _, err := exec.LookPath(name); {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("the program %q is not on PATH: install it, or give its path", name)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no program %q: give its path, or a name on PATH", name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the program %q may not be run: make it executable (chmod +x), or run its interpreter", name)
+	case err != nil:
+		var cause *exec.Error
+		if errors.As(err, &cause) { // which says the name again
+			err = cause.Err
+		}
+		return fmt.Errorf("the program %q cannot be run: %w", name, err)
+	}
+	if dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return fmt.Errorf("Config.Dir %q is not a directory: make it, or name another", dir)
+		}
+	}
+	return nil
+}
+
 // Start runs a program. The error says in words for a caller why it could not be started, and wraps the cause.
 func Start(p Program) (*Process, error) {
 	c := &Process{env: p.Env, grace: p.Grace, done: make(chan struct{})}

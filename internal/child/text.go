@@ -17,7 +17,8 @@ const (
 )
 
 // Text writes an artifact of text from the pieces in which a program tells it. A chunk goes out when 4 KiB are there,
-// or 50 ms after its first piece, and never ends within a character. It is safe for use by several goroutines.
+// or 50 ms after its first piece, and never ends within a character. One that is not UTF-8 goes out as bytes, a raw part.
+// It is safe for use by several goroutines.
 type Text struct {
 	mu      sync.Mutex
 	w       *agent.ArtifactWriter
@@ -76,10 +77,10 @@ func (t *Text) Close() error {
 	}
 	t.closed = true
 	for len(t.buf) > maxChunk && t.err == nil {
-		t.send(maxChunk)
+		t.send(len(Whole(t.buf[:maxChunk])))
 	}
 	if t.err == nil {
-		t.err = t.w.Last(a2a.TextPart(string(t.buf)))
+		t.err = t.w.Last(part(t.buf))
 	}
 	return t.err
 }
@@ -98,7 +99,7 @@ func (t *Text) flush(all bool) {
 	for t.err == nil && len(t.buf) > 0 {
 		n := min(len(t.buf), maxChunk)
 		if !all || n < len(t.buf) {
-			n = whole(t.buf[:n])
+			n = len(Whole(t.buf[:n]))
 		}
 		if n == 0 {
 			return
@@ -115,21 +116,29 @@ func (t *Text) stop() {
 }
 
 func (t *Text) send(n int) {
-	t.err, t.written = t.w.WriteText(string(t.buf[:n])), true
+	t.err, t.written = t.w.Write(part(t.buf[:n])), true
 	if t.buf = t.buf[n:]; len(t.buf) == 0 {
 		t.buf = nil
 	}
 }
 
-// whole returns how much of b does not end within a character.
-func whole(b []byte) int {
+// part returns output as a text, or as bytes where it is none: as a text they would be lost.
+func part(b []byte) *a2a.Part {
+	if utf8.Valid(b) {
+		return a2a.TextPart(string(b))
+	}
+	return &a2a.Part{Content: a2a.Raw(b), MediaType: "application/octet-stream"}
+}
+
+// Whole returns b without the start of a character at its end.
+func Whole(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {
 			if !utf8.FullRune(b[len(b)-i:]) {
-				return len(b) - i
+				return b[:len(b)-i]
 			}
 			break
 		}
 	}
-	return len(b)
+	return b
 }

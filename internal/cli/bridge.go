@@ -74,13 +74,13 @@ func (c *agentConfig) editorAgent(log *slog.Logger) (*built, error) {
 	}, word: word, extensions: []*a2a.AgentExtension{acp.Declaration()}, end: a.Close}, nil
 }
 
-// bridgeText is an error of a bridge without the name of the package.
+// bridgeText is an error of a bridge without the name of the package, and with the option in place of the field.
 func bridgeText(err error) string {
 	text := err.Error()
 	for _, p := range []string{"acp: ", "command: "} {
 		text = strings.TrimPrefix(text, p)
 	}
-	return text
+	return strings.Replace(text, "Config.Dir ", "--dir: ", 1)
 }
 
 func bridgeError(err error) error { return fail(errInternal, "", "%s", bridgeText(err)) }
