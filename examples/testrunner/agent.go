@@ -80,7 +80,7 @@ func (t *testRunner) Handle(ctx context.Context, r *agent.Request, u *agent.Upda
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	ctx, cancel := context.WithTimeoutCause(ctx, t.limits.time, fmt.Errorf("the tests took more than %v", t.limits.time))
+	ctx, cancel := context.WithTimeoutCause(ctx, t.limits.time, fmt.Errorf("the tests took more than %v: name paths to run fewer, or have the operator raise -time", t.limits.time))
 	defer cancel()
 	run := &testRun{job: *j, source: t.repositories[j.Repository], scratch: scratch, limits: t.limits, u: u}
 	done, err := run.do(ctx)

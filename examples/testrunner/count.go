@@ -67,7 +67,7 @@ func (r *testRun) tell() (stop func()) {
 
 // event is a line of go test -json.
 type event struct {
-	Action, Package, Test, Output, ImportPath string
+	Action, Package, Test, Output, ImportPath, FailedBuild string
 }
 
 // goTest runs go test. Its events say all there is to count; a package that fails without a test that failed, because it
@@ -118,7 +118,7 @@ func (r *testRun) goEvent(s *summary, e event, said map[string]string, broken ma
 			broken[e.Package] = true
 			s.fail(name, said[name])
 		case e.Action == "fail" && !broken[e.Package]:
-			s.fail(name, said[name])
+			s.fail(name, said[e.FailedBuild]+said[name]) // what the compiler said, if it was that
 		case e.Test == "": // a package
 		case e.Action == "pass":
 			s.Passed++

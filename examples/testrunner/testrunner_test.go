@@ -172,6 +172,8 @@ func TestAsked(t *testing.T) {
 	task = send(t, s, task.ID, a2a.DataPart(map[string]any{"commit": commit, "paths": []string{"./broken"}}))
 	if got := summaryOf(t, task); got.Failed != 1 || got.Passed != 0 {
 		t.Errorf("paths: %+v", got)
+	} else if out := got.Failures[0].Output; !strings.Contains(out, "undefined: y") || !strings.Contains(out, "[build failed]") || len(out) > keptOutput+len("…") {
+		t.Errorf("what does not compile: %q", out)
 	}
 	for _, tc := range []struct {
 		name  string
