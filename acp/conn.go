@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/parley-a2a/parley/internal/child"
 )
@@ -19,12 +21,33 @@ const maxLine = 64 << 20
 // message is a JSON-RPC 2.0 request, notification or response: with a method it is one of the former, whatever ids the
 // two ends use.
 type message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *rpcError       `json:"error"`
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   *rpcError       `json:"error"`
 }
+
+// check says what is wrong with a message, where it was read from a line with an error or none.
+func (m *message) check(line []byte, err error) *rpcError {
+	wrong := func(text string) *rpcError { return &rpcError{Code: codeInvalidRequest, Message: text} }
+	switch {
+	case !utf8.Valid(line) || !json.Valid(line):
+		return &rpcError{Code: codeParse, Message: "the line is not JSON in UTF-8: each message is an object on a line of its own"}
+	case err != nil:
+		return wrong("the line is no message: each is an object on a line of its own, a request with jsonrpc, id, method and params")
+	case m.Version != "2.0":
+		return wrong(`jsonrpc is not "2.0"`)
+	case m.badID():
+		return wrong("id is neither a number nor a string")
+	case m.Method == "" && m.Result == nil && m.Error == nil:
+		return wrong("there is no method, and no result or error either")
+	}
+	return nil
+}
+
+func (m *message) badID() bool { return len(m.ID) > 0 && strings.ContainsRune("{[tf", rune(m.ID[0])) }
 
 // rpcError is the error of a response.
 type rpcError struct {
@@ -44,6 +67,8 @@ func (e *rpcError) Error() string {
 
 // Codes of errors.
 const (
+	codeParse          = -32700
+	codeInvalidRequest = -32600
 	codeMethodNotFound = -32601
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
@@ -60,7 +85,10 @@ type conn struct {
 	lines *child.Lines
 	out   chan []byte
 	log   *slog.Logger
-	done  chan struct{} // closed when nothing arrives any more
+	// broken gets the id of a line that is no message, and what is wrong; nil: such a line is ignored, since programs that
+	// talk on stdout are not rare.
+	broken func(json.RawMessage, *rpcError)
+	done   chan struct{} // closed when nothing arrives any more
 
 	mu      sync.Mutex
 	next    int64
@@ -114,7 +142,17 @@ func (c *conn) read(handle func(*message)) error {
 			continue
 		}
 		m := new(message)
-		if err := json.Unmarshal(line, m); err != nil { // programs that talk on stdout are not rare
+		err = json.Unmarshal(line, m)
+		if c.broken != nil {
+			if why := m.check(line, err); why != nil {
+				if m.ID == nil || m.badID() || why.Code == codeParse {
+					m.ID = json.RawMessage("null")
+				}
+				c.broken(m.ID, why)
+				continue
+			}
+		}
+		if err != nil {
 			c.log.Debug("a line that is no message was ignored", "err", err)
 			continue
 		}

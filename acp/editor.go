@@ -6,13 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -32,11 +35,14 @@ type ServeOptions struct {
 	Log  *slog.Logger   // default: nothing is logged
 }
 
+// hangUp is how long the tasks of an editor that is gone have to be canceled.
+const hangUp = 5 * time.Second
+
 // Serve is an ACP agent that is the A2A agent: it reads requests of an editor from in and writes to out, until in ends
-// or ctx does. A session is a context of the agent, and a prompt a task, or the answer to a task that asked. Calls are
+// or ctx does. Then the tasks of prompts at work are canceled, for which there are 5 s. A session is a context of the agent, and a prompt a task, or the answer to a task that asked. Calls are
 // made with the CallInfo in ctx, each with a copy.
 func Serve(ctx context.Context, remote Remote, in io.Reader, out io.Writer, opts ServeOptions) error {
-	ctx, cancel := context.WithCancel(ctx)
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // which goes on until the tasks are canceled
 	defer cancel()
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -44,15 +50,15 @@ func Serve(ctx context.Context, remote Remote, in io.Reader, out io.Writer, opts
 	if opts.Card == nil {
 		opts.Card = &a2a.AgentCard{Name: "A2A agent"}
 	}
-	e := &editor{ctx: ctx, remote: remote, card: opts.Card, sessions: map[string]*editorSession{}}
+	e := &editor{ctx: own, remote: remote, card: opts.Card, sessions: map[string]*editorSession{}}
 	e.c = newConn(in, out, opts.Log)
+	e.c.broken = func(id json.RawMessage, why *rpcError) { e.answer(&message{ID: id}, nil, why) }
 	go e.c.run(e.handle)
 	select {
 	case <-e.c.done:
 	case <-ctx.Done():
 	}
-	cancel()
-	e.turns.Wait()
+	e.end(cancel)
 	select {
 	case <-e.c.done:
 	default:
@@ -70,10 +76,29 @@ type editor struct {
 	c      *conn
 	remote Remote
 	card   *a2a.AgentCard
+	greets bool // it has sent initialize; for handle
 	turns  sync.WaitGroup
 
 	mu       sync.Mutex
+	gone     bool
 	sessions map[string]*editorSession
+}
+
+// end cancels what is at work for an editor that is gone, and waits for that.
+func (e *editor) end(cancel context.CancelFunc) {
+	e.mu.Lock()
+	e.gone = true
+	sessions := slices.Collect(maps.Values(e.sessions))
+	e.mu.Unlock()
+	for _, s := range sessions {
+		e.turns.Go(func() { e.stop(s.id) })
+	}
+	late := time.AfterFunc(hangUp, cancel)
+	e.turns.Wait()
+	if !late.Stop() {
+		e.c.log.Warn("tasks of the editor could not be canceled in time: they may go on", "waited", hangUp)
+	}
+	cancel()
 }
 
 // editorSession is a session of the editor: a context of the agent.
@@ -105,6 +130,10 @@ func (e *editor) call(ctx context.Context) context.Context {
 
 // handle answers a request of the editor. What takes time has a goroutine of its own, so that a cancel is heard.
 func (e *editor) handle(m *message) {
+	if e.greets = e.greets || m.Method == methodInitialize; !e.greets {
+		e.answer(m, nil, &rpcError{Code: codeInvalidRequest, Message: m.Method + " came before initialize"})
+		return
+	}
 	switch m.Method {
 	case methodInitialize:
 		e.answer(m, e.initialized(), nil)
@@ -132,6 +161,9 @@ func (e *editor) handle(m *message) {
 		}
 		e.turns.Go(func() {
 			stop, err := e.prompt(ctx, s, p.Prompt)
+			if task := s.at(); task != "" && errors.Is(err, errClosed) { // nobody reads what comes of it
+				e.cancelTask(task)
+			}
 			s.leave()
 			e.answer(m, promptResult{StopReason: stop}, err)
 		})
@@ -155,11 +187,14 @@ func (e *editor) answer(m *message, result any, err error) {
 		return
 	}
 	var rpc *rpcError
+	var said *a2a.Error
 	switch {
 	case err == nil:
 		err = e.c.reply(e.ctx, m.ID, result)
 	case errors.As(err, &rpc):
 		err = e.c.send(e.ctx, map[string]any{"id": m.ID, "error": rpc})
+	case errors.As(err, &said) && (said.Code == a2a.ErrContentTypeNotSupported || said.Code == a2a.ErrInvalidParams):
+		err = e.c.refuse(e.ctx, m.ID, codeInvalidParams, said.Error())
 	default:
 		err = e.c.refuse(e.ctx, m.ID, codeInternal, err.Error())
 	}
@@ -188,8 +223,11 @@ func (e *editor) initialized() initialized {
 // take begins a prompt of a session, of which there is one at a time.
 func (e *editor) take(id string) (*editorSession, context.Context, error) {
 	e.mu.Lock()
-	s := e.sessions[id]
+	s, gone := e.sessions[id], e.gone
 	e.mu.Unlock()
+	if gone {
+		return nil, nil, errClosed
+	}
 	if s == nil {
 		return nil, nil, &rpcError{Code: codeNotFound, Message: "there is no session " + id}
 	}
@@ -230,9 +268,25 @@ func (e *editor) stop(id string) {
 }
 
 func (e *editor) cancelTask(task string) {
-	if _, err := e.remote.CancelTask(e.call(e.ctx), &a2a.CancelTaskRequest{ID: task}); err != nil {
-		e.c.log.Debug("the task could not be canceled", "task", task, "err", err)
+	e.mu.Lock()
+	gone := e.gone
+	e.mu.Unlock()
+	_, err := e.remote.CancelTask(e.call(e.ctx), &a2a.CancelTaskRequest{ID: task})
+	switch {
+	case errors.Is(err, a2a.ErrTaskNotCancelable):
+		e.c.log.Debug("the task had ended before it was canceled", "task", task)
+	case err != nil:
+		e.c.log.Warn("the task could not be canceled and may go on", "task", task, "err", err)
+	case gone:
+		e.c.log.Warn("the editor is gone: the task at work for it was canceled", "task", task)
 	}
+}
+
+// at returns the task of the prompt at work.
+func (s *editorSession) at() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.working
 }
 
 func (s *editorSession) isStopped() bool {
@@ -312,7 +366,12 @@ func (e *editor) ask(ctx context.Context, s *editorSession, status *a2a.Message)
 	if err != nil || result.Outcome.Outcome != "selected" {
 		return "", err
 	}
-	return result.Outcome.OptionID, nil
+	id := result.Outcome.OptionID
+	if !slices.ContainsFunc(q.Options, func(o option) bool { return o.OptionID == id }) { // the agent would ask again, without end
+		return "", &rpcError{Code: codeInvalidParams, Message: fmt.Sprintf(
+			"the editor chose the option %q, which was not offered: the agent waits, and the next prompt answers it", clip(id, 100))}
+	}
+	return id, nil
 }
 
 // options are the data of a question that offers a choice.

@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/acp"
+	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/client"
 	"github.com/parley-a2a/parley/internal/child/childtest"
 )
@@ -29,6 +32,12 @@ type editor struct {
 // edit serves the host's agent to an editor, over a real connection.
 func edit(t *testing.T, h *host) *editor {
 	t.Helper()
+	return editUntil(context.Background(), t, h)
+}
+
+// editUntil is edit for Serve with a context.
+func editUntil(ctx context.Context, t *testing.T, h *host) *editor {
+	t.Helper()
 	web := httptest.NewServer(h.host)
 	t.Cleanup(web.Close)
 	card := *h.host.Card()
@@ -40,7 +49,7 @@ func edit(t *testing.T, h *host) *editor {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- acp.Serve(context.Background(), c, inR, outW, acp.ServeOptions{Card: &card}) }()
+	go func() { done <- acp.Serve(ctx, c, inR, outW, acp.ServeOptions{Card: &card}) }()
 	t.Cleanup(func() {
 		inW.Close()
 		outR.Close()
@@ -209,5 +218,103 @@ func TestEditorCancels(t *testing.T) {
 	}
 	if _, said := e.prompt(s, "hello"); said != "You said: hello" {
 		t.Errorf("after a cancel: %q", said)
+	}
+}
+
+// An option that was not offered ends the turn, and the question stays open for the next prompt.
+func TestEditorChoosesWhatWasNotOffered(t *testing.T) {
+	e := edit(t, serve(t, "plain", acp.Config{}))
+	s := e.session()
+	e.choose = "nonsense"
+	answer, _ := e.prompt(s, "permission")
+	if !strings.Contains(answer, "-32602") || !strings.Contains(answer, `option \"nonsense\", which was not offered`) {
+		t.Errorf("the answer is %s", answer)
+	}
+	if answer, said := e.prompt(s, "yes-once"); !strings.Contains(answer, "end_turn") || !strings.Contains(said, `"optionId":"yes-once"`) {
+		t.Errorf("the next prompt: %s %q", answer, said)
+	}
+}
+
+// What is no message, or comes too early, is answered by an error.
+func TestEditorBrokenLines(t *testing.T) {
+	e := edit(t, serve(t, "plain", acp.Config{}))
+	for _, c := range []struct{ line, id, code string }{
+		{`not json`, `null`, `-32700`},
+		{"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"\xff\"}", `null`, `-32700`},
+		{`[]`, `null`, `-32600`},
+		{`{}`, `null`, `-32600`},
+		{`5`, `null`, `-32600`},
+		{`{"jsonrpc":"2.0","id":5}`, `5`, `-32600`},
+		{`{"jsonrpc":"2.0","id":"a","method":3}`, `"a"`, `-32600`},
+		{`{"jsonrpc":"1.0","id":6,"method":"initialize"}`, `6`, `-32600`},
+		{`{"id":6,"method":"initialize"}`, `6`, `-32600`},
+		{`{"jsonrpc":"2.0","id":{},"method":"initialize"}`, `null`, `-32600`},
+		{`{"jsonrpc":"2.0","id":8,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}`, `8`, `-32600`},
+		{`{"jsonrpc":"2.0","id":99,"result":{}}` + "\n" + `{"jsonrpc":"2.0","id":9,"method":"no/such"}`, `9`, `-32600`}, // answers are not answered
+	} {
+		if _, err := io.WriteString(e.in, c.line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !e.out.Scan() {
+			t.Fatalf("%s: %v", c.line, e.out.Err())
+		}
+		got := e.out.Text()
+		if !strings.Contains(got, `"id":`+c.id) || !strings.Contains(got, `"code":`+c.code) {
+			t.Errorf("%s: %s, want the id %s and %s", c.line, got, c.id, c.code)
+		}
+	}
+	if _, said := e.prompt(e.session(), "hello"); said != "You said: hello" {
+		t.Errorf("after them: %q", said)
+	}
+}
+
+// A block that the agent does not take is the editor's mistake, not a failure inside.
+func TestEditorSendsAnImageTooMany(t *testing.T) {
+	p, err := parley.New(parley.Config{Name: "Text", Log: slog.New(slog.DiscardHandler), DefaultInputModes: []string{"text/plain"}},
+		agent.Func(func(context.Context, *agent.Request, *agent.Updater) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Shutdown(context.Background()) })
+	e := edit(t, &host{host: p, svc: p.Service()})
+	got := e.call("session/prompt", object{"sessionId": e.session(), "prompt": []object{{"type": "image", "data": "AAAA", "mimeType": "image/png"}}})
+	if !strings.Contains(got, "-32602") {
+		t.Errorf("the answer is %s", got)
+	}
+}
+
+// An editor that goes away, or whose process is stopped, cancels what is at work for it.
+func TestEditorGoes(t *testing.T) {
+	for _, prompt := range []string{"hang", "permission"} {
+		for _, how := range []string{"closes stdin", "stops"} {
+			t.Run(prompt+", "+how, func(t *testing.T) {
+				h := serve(t, "plain", acp.Config{})
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				e := editUntil(ctx, t, h)
+				e.write(object{"id": 99, "method": "session/prompt", "params": object{
+					"sessionId": e.session(), "prompt": []object{{"type": "text", "text": prompt}},
+				}})
+				state := func(want a2a.TaskState) {
+					t.Helper()
+					childtest.Eventually(t, "the task is "+want.String(), func() bool {
+						page, err := h.svc.ListTasks(context.Background(), &a2a.ListTasksRequest{Status: want})
+						return err == nil && len(page.Tasks) == 1
+					})
+				}
+				if prompt == "hang" {
+					state(a2a.TaskStateWorking)
+				} else {
+					for !strings.Contains(e.out.Text(), "session/request_permission") && e.out.Scan() {
+					}
+				}
+				if how == "stops" {
+					stop()
+				} else if err := e.in.(io.Closer).Close(); err != nil {
+					t.Fatal(err)
+				}
+				state(a2a.TaskStateCanceled)
+			})
+		}
 	}
 }

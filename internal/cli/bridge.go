@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -111,7 +114,14 @@ func (c *acpCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return acp.Serve(ctx, s.Client, c.app.in, c.app.out, acp.ServeOptions{Card: s.Card().AgentCard, Log: s.log})
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // which would end the process before the tasks of an editor that is gone are canceled
+	defer signal.Stop(broken)
+	log := s.log
+	if !s.flags.debug { // stderr is all that tells what became of them
+		log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	return acp.Serve(ctx, s.Client, c.app.in, c.app.out, acp.ServeOptions{Card: s.Card().AgentCard, Log: log})
 }
 
 // withCommand returns the arguments, where --acp right before the -- of a command stands for --acp command: the flag would
