@@ -294,6 +294,8 @@ func TestBinaryOutput(t *testing.T) {
 				got = append(got, c...)
 			case a2a.Raw:
 				got = append(got, c...)
+			case a2a.Data, a2a.URL:
+				t.Errorf("a part is %T", c)
 			}
 		}
 		if !bytes.Equal(got, sent) {
