@@ -54,17 +54,36 @@ func refuses(err error) bool {
 	return errors.Is(err, a2a.ErrUnauthenticated) || errors.Is(err, a2a.ErrPermissionDenied)
 }
 
-// Authenticate returns next with a record of each call that it refuses.
+// refusal is an error that says why a credential was refused, in a word, and whose it is, where that is beyond doubt.
+// Those of package auth do.
+type refusal interface {
+	error
+	Refusal() (reason string, who a2a.Caller)
+}
+
+// Authenticate returns next with a record of each call that it refuses: where it came from and for which operation, and what
+// is known of its credential. That is why it was refused (otherwise the reason of the error's code) and whose it is if the
+// error says so, by a cause with the method Refusal() (reason string, who a2a.Caller).
 func (l *Log) Authenticate(next a2a.Authenticate) a2a.Authenticate {
 	return func(ctx context.Context, info *a2a.CallInfo) error {
 		err := next(ctx, info)
 		if err != nil {
-			e := a2a.AsError(err)
-			l.log.LogAttrs(ctx, slog.LevelWarn, "authentication", slog.String("operation", info.Operation), slog.String("binding", info.Binding),
-				slog.String("peer", info.Peer), slog.String("decision", denied), slog.String("reason", e.ErrorReason()))
+			reason, who := a2a.AsError(err).ErrorReason(), a2a.Caller{}
+			if r, ok := errors.AsType[refusal](err); ok {
+				reason, who = r.Refusal()
+			}
+			l.log.LogAttrs(ctx, slog.LevelWarn, "authentication", slog.String("decision", denied), slog.String("operation", info.Operation),
+				slog.String("binding", info.Binding), slog.String("peer", info.Peer), slog.String("tenant", who.Tenant),
+				slog.String("issuer", who.Issuer), slog.String("subject", who.Subject), slog.String("reason", reason))
 		}
 		return err
 	}
+}
+
+// Handshake records a connection that was refused because of the client's certificate.
+func (l *Log) Handshake(peer string, _ error) {
+	l.log.LogAttrs(context.Background(), slog.LevelWarn, "authentication", slog.String("decision", denied), slog.String("peer", peer),
+		slog.String("reason", "client-certificate"))
 }
 
 // write records an operation of a caller.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,8 +104,25 @@ type APIKeyOptions struct {
 // APIKeys is the [Method] for API keys.
 type APIKeys struct {
 	opts APIKeyOptions
-	file *watched[[]APIKey]
+	file *watched[keyFile]
 	now  func() time.Time
+}
+
+// keyFile is what a file of keys says, and what it has said.
+type keyFile struct {
+	keys []APIKey
+	gone []APIKey // were in it since this process began, and are no longer: whoever has one does not guess
+}
+
+// maxGone is how many keys are remembered that are no longer in a file, the latest.
+const maxGone = 1000
+
+// after returns the keys in the place of those of an earlier reading.
+func (f keyFile) after(was keyFile) keyFile {
+	all := append(slices.Clip(was.gone), was.keys...)
+	f.gone = slices.DeleteFunc(all, func(k APIKey) bool { return find(f.keys, k.Hash[:]) != nil })
+	f.gone = f.gone[max(0, len(f.gone)-maxGone):]
+	return f
 }
 
 // NewAPIKeys returns the method.
@@ -130,12 +148,17 @@ func NewAPIKeys(opts APIKeyOptions) (*APIKeys, error) {
 		return k, checkKeys(opts.Keys)
 	}
 	var err error
-	k.file, err = watch(opts.Log, func(files [][]byte) ([]APIKey, error) {
+	var was keyFile
+	k.file, err = watch(opts.Log, func(files [][]byte) (keyFile, error) {
 		keys, err := parseAPIKeys(files[0])
 		if err != nil {
-			return nil, err
+			return was, err
 		}
-		return keys, checkKeys(append(keys, opts.Keys...))
+		if err := checkKeys(append(slices.Clip(keys), opts.Keys...)); err != nil {
+			return was, err
+		}
+		was = keyFile{keys: keys}.after(was)
+		return was, nil
 	}, opts.File)
 	if err != nil {
 		return nil, err
@@ -184,20 +207,27 @@ func (k *APIKeys) Identify(_ context.Context, info *a2a.CallInfo) (Identity, err
 	}
 	sum := sha256.Sum256([]byte(values[0]))
 	found := find(k.opts.Keys, sum[:])
+	var gone *APIKey
 	if k.file != nil {
-		if f := find(k.file.get(), sum[:]); f != nil {
+		file := k.file.get()
+		if f := find(file.keys, sum[:]); f != nil {
 			found = f
 		}
+		gone = find(file.gone, sum[:])
 	}
 	switch {
+	case found == nil && gone != nil:
+		return Identity{}, revoked(gone.caller())
 	case found == nil:
-		return Identity{}, refused("the API key is not valid")
+		return Identity{}, refused(whyKey, "the API key is not valid")
 	case !found.Expiry.IsZero() && !k.now().Before(found.Expiry):
-		return Identity{}, refusedAs(errExpired)
+		return Identity{}, expired(found.caller())
 	}
-	return Identity{Caller: a2a.Caller{
-		Tenant: found.Tenant, Issuer: APIKeyIssuer, Subject: found.Name, Scopes: found.Scopes, Expiry: found.Expiry,
-	}}, nil
+	return Identity{Caller: found.caller()}, nil
+}
+
+func (k *APIKey) caller() a2a.Caller {
+	return a2a.Caller{Tenant: k.Tenant, Issuer: APIKeyIssuer, Subject: k.Name, Scopes: k.Scopes, Expiry: k.Expiry}
 }
 
 func find(keys []APIKey, sum []byte) (found *APIKey) {

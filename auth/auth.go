@@ -44,7 +44,9 @@ type Options struct {
 	// Denylist has the credentials that no longer count; nil: none.
 	Denylist *Denylist
 	// Failures is how many wrong credentials an address may send in a minute before it gets ErrResourceExhausted: 5.
-	// Negative: any number. A request without a credential is no failure, nor is one with a credential that has expired.
+	// Negative: any number. A request without a credential is no failure, nor is one with a credential that has expired or
+	// was revoked: that is no guess. Until the minute is over only what nobody can guess is let in from there, a good [JWT]
+	// or certificate: to look at others would tell a guesser which is right.
 	Failures int
 	// Address returns the address that failures are counted for. Nil: that of the connection, which is the proxy's where
 	// there is one: then read the header that the proxy sets, and only that one.
@@ -60,6 +62,7 @@ type Options struct {
 // Authenticator finds out who calls. It is safe for concurrent use.
 type Authenticator struct {
 	methods []Method
+	headers []string // that a credential may be in: those of the methods, and Authorization, which is for nothing else
 	opts    Options
 	slow    *throttle
 	now     func() time.Time
@@ -67,6 +70,8 @@ type Authenticator struct {
 
 // Any returns an authenticator for callers that have a credential of any of the methods. A request has one credential:
 // two in its headers are refused, whatever they are, and a client certificate counts only where the headers have none.
+// The headers are those of the methods and Authorization, which no other credential may stand beside even if no method
+// reads it.
 // Methods that read the same header are asked in the given order, until one knows the credential; [Introspection] knows
 // every token, so it comes last.
 func Any(opts Options, methods ...Method) (*Authenticator, error) {
@@ -89,8 +94,16 @@ func Any(opts Options, methods ...Method) (*Authenticator, error) {
 	if opts.Address == nil {
 		opts.Address = func(info *a2a.CallInfo) string { return network(info.Peer) }
 	}
+	headers := []string{"Authorization"}
+	opts.Rules.tokens = no
 	names := make(map[string]bool)
 	for _, m := range methods {
+		if scheme, _ := m.Challenge(); scheme == bearer {
+			opts.Rules.tokens = yes
+		}
+		if h := m.Header(); h != "" && !slices.Contains(headers, h) {
+			headers = append(headers, h)
+		}
 		if h := m.Header(); h != "" && h != "Authorization" {
 			if err := checkHeader(h); err != nil {
 				return nil, err
@@ -105,7 +118,7 @@ func Any(opts Options, methods ...Method) (*Authenticator, error) {
 		}
 		names[name] = true
 	}
-	a := &Authenticator{methods: methods, opts: opts, now: time.Now}
+	a := &Authenticator{methods: methods, headers: headers, opts: opts, now: time.Now}
 	if opts.Failures >= 0 {
 		a.slow = newThrottle(cmp.Or(opts.Failures, 5))
 	}
@@ -119,38 +132,44 @@ var _ a2a.Authenticate = (*Authenticator)(nil).Authenticate
 // while an issuer cannot be asked.
 func (a *Authenticator) Authenticate(ctx context.Context, info *a2a.CallInfo) error {
 	var addr string
+	var wait time.Duration
 	if a.slow != nil {
 		addr = a.opts.Address(info)
-		if wait := a.slow.wait(addr); wait > 0 {
-			return tooMany(wait)
-		}
+		wait = a.slow.wait(addr)
 	}
-	id, err := a.identify(ctx, info)
+	id, err := a.identify(ctx, info, wait > 0)
 	switch {
 	case err == nil:
 		info.Caller = id.Caller
 		return nil
+	case wait > 0:
+		return tooMany(wait)
 	case errors.Is(err, ErrNone) && a.opts.Anonymous:
 		info.Caller = a2a.Caller{}
 		return nil
 	case errors.Is(err, ErrNone):
-		return a.challenge(&a2a.Error{Code: a2a.ErrUnauthenticated, Message: "a credential is required: " + a.wanted()}, false)
+		return a.challenge(a2a.AsError(refused(whyMissing, "a credential is required: %s", a.wanted())), false)
 	case !errors.Is(err, a2a.ErrUnauthenticated):
 		return err
 	}
-	e := a2a.AsError(err)
-	if a.slow != nil && !errors.Is(err, errExpired) {
+	e, why := a2a.AsError(err), refusalOf(err)
+	if a.slow != nil && why.why != whyExpired && why.why != whyRevoked {
 		a.slow.failed(addr)
 	}
-	a.opts.Log.WarnContext(ctx, "authentication failed", "peer", info.Peer, "binding", info.Binding, "reason", e.Message)
+	attrs := []any{"peer", info.Peer, "binding", info.Binding, "reason", e.Message}
+	if why.who.Subject != "" {
+		attrs = append(attrs, "issuer", why.who.Issuer, "subject", why.who.Subject)
+	}
+	a.opts.Log.WarnContext(ctx, "authentication failed", attrs...)
 	return a.challenge(e, true)
 }
 
 func tooMany(wait time.Duration) error {
-	return &a2a.Error{
+	e := &a2a.Error{
 		Code: a2a.ErrResourceExhausted, RetryAfter: wait,
 		Message: "too many failed authentications from this address: wait before the next attempt",
 	}
+	return e.WithCause(&refusal{why: whyThrottled})
 }
 
 // Valid returns nil if the credential of the call in ctx is still good: it has not expired, was not revoked, and still
@@ -172,28 +191,29 @@ func (a *Authenticator) Valid(ctx context.Context) error {
 func (a *Authenticator) valid(ctx context.Context, info *a2a.CallInfo) error {
 	was := info.Caller
 	if !was.Expiry.IsZero() && !a.now().Before(was.Expiry) {
-		return refusedAs(errExpired)
+		return expired(was)
 	}
-	id, err := a.identify(ctx, info)
+	id, err := a.identify(ctx, info, false)
 	switch {
 	case errors.Is(err, ErrNone):
-		return refused("the credential is no longer accepted")
+		return refusedOf(was, whyRevoked, "the credential is no longer accepted")
 	case err != nil:
 		return err
 	case id.Tenant != was.Tenant || id.Issuer != was.Issuer || id.Subject != was.Subject:
-		return refused("the credential is now somebody else's")
+		return refused(whyChanged, "the credential is now somebody else's")
 	}
 	return nil
 }
 
-// identify returns who calls, or an error that wraps ErrNone where the request has no credential.
-func (a *Authenticator) identify(ctx context.Context, info *a2a.CallInfo) (Identity, error) {
+// identify returns who calls, or an error that wraps ErrNone where the request has no credential. If it is to be sure it
+// looks at nothing that could be a guess.
+func (a *Authenticator) identify(ctx context.Context, info *a2a.CallInfo, sure bool) (Identity, error) {
 	header, err := a.credentialHeader(info.Header)
 	if err != nil {
 		return Identity{}, err
 	}
 	for _, m := range a.methods {
-		if m.Header() != header {
+		if m.Header() != header || sure && !sureOf(m) {
 			continue
 		}
 		id, err := m.Identify(ctx, info)
@@ -209,27 +229,32 @@ func (a *Authenticator) identify(ctx context.Context, info *a2a.CallInfo) (Ident
 		return id, nil
 	}
 	if header != "" {
-		return Identity{}, refused("the credential in %s is none that is accepted here", header)
+		return Identity{}, refused(whyKind, "the credential in %s is none that is accepted here", header)
 	}
 	return Identity{}, ErrNone
+}
+
+// sureOf reports whether nobody can guess a credential of the method: a signature makes it.
+func sureOf(m Method) bool {
+	switch m.(type) {
+	case *JWT, *Certificates:
+		return true
+	}
+	return false
 }
 
 // credentialHeader returns the header that the credential of a request is in; empty: none is.
 func (a *Authenticator) credentialHeader(h http.Header) (string, error) {
 	var found string
-	for _, m := range a.methods {
-		name := m.Header()
-		if name == "" || name == found {
-			continue
-		}
+	for _, name := range a.headers {
 		switch values := h[name]; {
 		case len(values) == 0:
 		case len(values) > 1:
-			return "", refused("the header %s is there more than once: send one credential", name)
+			return "", refused(whySeveral, "the header %s is there more than once: send one credential", name)
 		case len(values[0]) > maxToken:
-			return "", refused("the credential in %s is longer than %d bytes", name, maxToken)
+			return "", refused(whyMalformed, "the credential in %s is longer than %d bytes", name, maxToken)
 		case found != "":
-			return "", refused("there are credentials in %s and in %s: send one", found, name)
+			return "", refused(whySeveral, "there are credentials in %s and in %s: send one", found, name)
 		default:
 			found = name
 		}
@@ -241,9 +266,9 @@ func (a *Authenticator) credentialHeader(h http.Header) (string, error) {
 func (a *Authenticator) check(id Identity) error {
 	switch {
 	case id.Issuer == "", checkText("subject", id.Subject) != nil:
-		return refused("the credential does not name a caller")
+		return refused(whySubject, "the credential does not name a caller")
 	case a.opts.Denylist.denies(id):
-		return refusedAs(errDenied)
+		return revoked(id.Caller)
 	}
 	return nil
 }

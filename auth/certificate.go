@@ -47,21 +47,21 @@ func (c *Certificates) Identify(_ context.Context, info *a2a.CallInfo) (Identity
 		return Identity{}, ErrNone
 	}
 	if len(info.TLS.VerifiedChains) == 0 {
-		return Identity{}, refused("the client certificate is not signed by an authority that counts here")
+		return Identity{}, refused(whyIssuer, "the client certificate is not signed by an authority that counts here")
 	}
 	cert := info.TLS.PeerCertificates[0]
-	if !c.now().Before(cert.NotAfter) {
-		return Identity{}, refusedAs(errExpired)
-	}
 	sum := sha256.Sum256(cert.Raw)
 	id := Identity{
 		Caller:     a2a.Caller{Issuer: CertificateIssuer, Subject: subjectOf(cert), Expiry: cert.NotAfter},
 		Credential: hex.EncodeToString(sum[:]),
 	}
+	if !c.now().Before(cert.NotAfter) {
+		return Identity{}, expired(id.Caller)
+	}
 	if c.opts.Allow != nil {
 		var ok bool
 		if id.Tenant, id.Scopes, ok = c.opts.Allow(id.Subject, cert); !ok {
-			return Identity{}, refused("the holder of the client certificate may not call here")
+			return Identity{}, refusedOf(a2a.Caller{Issuer: id.Issuer, Subject: id.Subject}, whyForbidden, "the holder of the client certificate may not call here")
 		}
 	}
 	return id, nil

@@ -43,21 +43,60 @@ const maxToken = 16 << 10
 // ErrNone says that a request has no credential that a [Method] knows; another one may.
 var ErrNone = errors.New("no credential of this kind")
 
-// Why a credential is refused. Only errExpired matters to the code: it is no guess.
-var (
-	errExpired = errors.New("the credential has expired")
-	errDenied  = errors.New("the credential was revoked")
+// Why a credential is refused, in a word for whoever keeps a record, see docs/security.md.
+const (
+	whyMissing   = "missing"
+	whyExpired   = "expired"
+	whyRevoked   = "revoked"
+	whyKey       = "unknown-key"
+	whySeveral   = "several-credentials"
+	whyKind      = "unknown-kind"
+	whyMalformed = "malformed"
+	whySignature = "signature"
+	whyIssuer    = "issuer"
+	whyAudience  = "audience"
+	whyEarly     = "not-yet-valid"
+	whyInactive  = "inactive"
+	whyTenant    = "no-tenant"
+	whySubject   = "no-subject"
+	whyForbidden = "not-allowed"
+	whyChanged   = "changed"
+	whyThrottled = "too-many-failures"
 )
 
-// refused returns the error for a credential that is wrong. The reason is for the caller and for the log: it must not
-// hold anything of the credential.
-func refused(format string, args ...any) error {
-	return &a2a.Error{Code: a2a.ErrUnauthenticated, Message: fmt.Sprintf(format, args...)}
+// refusal is the cause of an error about a credential. Callers do not get to see it; package audit does.
+type refusal struct {
+	why string
+	who a2a.Caller // whose credential it is, if that is beyond doubt
 }
 
-// refusedAs is refused with a cause that can be found.
-func refusedAs(cause error) error {
-	return (&a2a.Error{Code: a2a.ErrUnauthenticated, Message: cause.Error()}).WithCause(cause)
+func (r *refusal) Error() string { return "refused: " + r.why }
+
+// Refusal returns why a credential was refused, and whose it is, as far as that is known.
+func (r *refusal) Refusal() (reason string, who a2a.Caller) { return r.why, r.who }
+
+// refused returns the error for a credential that is wrong. The message is for the caller and for the log: it must not
+// hold anything of the credential.
+func refused(why, format string, args ...any) error {
+	return refusedOf(a2a.Caller{}, why, format, args...)
+}
+
+// refusedOf is refused for a credential that is beyond doubt somebody's.
+func refusedOf(who a2a.Caller, why, format string, args ...any) error {
+	e := &a2a.Error{Code: a2a.ErrUnauthenticated, Message: fmt.Sprintf(format, args...)}
+	return e.WithCause(&refusal{why, who})
+}
+
+func expired(who a2a.Caller) error { return refusedOf(who, whyExpired, "the credential has expired") }
+
+func revoked(who a2a.Caller) error { return refusedOf(who, whyRevoked, "the credential was revoked") }
+
+// refusalOf returns what is known of a refused credential.
+func refusalOf(err error) *refusal {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r
+	}
+	return new(refusal)
 }
 
 // unavailable returns the error for a credential that nobody can judge at the moment.

@@ -187,19 +187,23 @@ func member[T any](all map[string]any, name string, ok *bool) T {
 
 func (i *Introspection) identity(a introspection, all map[string]any) (Identity, error) {
 	now := i.now()
+	who := a2a.Caller{Issuer: i.opts.Issuer, Subject: cmp.Or(a.Subject, a.ClientID)} // its issuer says so
+	if i.opts.TenantClaim != "" {
+		who.Tenant, _ = all[i.opts.TenantClaim].(string)
+	}
 	switch {
 	case !a.Active:
-		return Identity{}, refused("the token is not active")
+		return Identity{}, refused(whyInactive, "the token is not active")
 	case a.Issuer != "" && a.Issuer != i.opts.Issuer:
-		return Identity{}, refused("the token is of another issuer")
+		return Identity{}, refused(whyIssuer, "the token is of another issuer")
 	case !slices.ContainsFunc(a.Audience, func(s string) bool { return slices.Contains(i.opts.Audience, s) }):
-		return Identity{}, refused("the token is for another audience")
+		return Identity{}, refusedOf(who, whyAudience, "the token is for another audience")
 	case a.NotBefore > 0 && now.Add(skew).Before(time.Unix(int64(a.NotBefore), 0)):
-		return Identity{}, refused("the token is not valid yet")
+		return Identity{}, refusedOf(who, whyEarly, "the token is not valid yet")
 	}
 	id := Identity{
 		Caller: a2a.Caller{
-			Issuer: i.opts.Issuer, Subject: cmp.Or(a.Subject, a.ClientID),
+			Tenant: who.Tenant, Issuer: who.Issuer, Subject: who.Subject,
 			Scopes: scopesOf(all), Actors: actorsOf(all), Claims: claimsOf(all, i.opts.Claims),
 		},
 		Credential: a.ID,
@@ -207,15 +211,12 @@ func (i *Introspection) identity(a introspection, all map[string]any) (Identity,
 	if a.Expiry > 0 {
 		exp := time.Unix(int64(a.Expiry), 0)
 		if !now.Add(-skew).Before(exp) {
-			return Identity{}, refusedAs(errExpired)
+			return Identity{}, expired(who)
 		}
 		id.Expiry = lifeEnd(exp, now)
 	}
-	if i.opts.TenantClaim != "" {
-		id.Tenant, _ = all[i.opts.TenantClaim].(string)
-		if checkText("tenant", id.Tenant) != nil {
-			return Identity{}, refused("the token has no member with the caller's tenant")
-		}
+	if i.opts.TenantClaim != "" && checkText("tenant", id.Tenant) != nil {
+		return Identity{}, refusedOf(who, whyTenant, "the token has no member with the caller's tenant")
 	}
 	return id, nil
 }

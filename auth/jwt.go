@@ -33,7 +33,7 @@ func bearerToken(info *a2a.CallInfo) (string, error) {
 	}
 	token = strings.TrimLeft(token, " ")
 	if !isToken68(token) {
-		return "", refused("what follows Bearer is not a token")
+		return "", refused(whyMalformed, "what follows Bearer is not a token")
 	}
 	return token, nil
 }
@@ -178,12 +178,12 @@ func (j *JWT) Identify(ctx context.Context, info *a2a.CallInfo) (Identity, error
 	}
 	parsed, err := jwt.ParseSigned(token, j.algs)
 	if err != nil || len(parsed.Headers) != 1 {
-		return Identity{}, refused("the token is not signed in a way that is accepted here")
+		return Identity{}, refused(whySignature, "the token is not signed in a way that is accepted here")
 	}
 	header := parsed.Headers[0]
 	typ, _ := header.ExtraHeaders[jose.HeaderType].(string)
 	if !j.takesType(typ) {
-		return Identity{}, refused("the typ of the token is not one that is accepted here")
+		return Identity{}, refused(whyKind, "the typ of the token is not one that is accepted here")
 	}
 	payload, err := j.verify(ctx, parsed, header)
 	if err != nil {
@@ -242,37 +242,38 @@ func (j *JWT) verify(ctx context.Context, token *jwt.JSONWebToken, header jose.H
 		case err == nil:
 			return p, nil
 		case !errors.Is(err, jose.ErrCryptoFailure):
-			return nil, refused("the claims of the token are not of their types")
+			return nil, refused(whyMalformed, "the claims of the token are not of their types")
 		}
 	}
-	return nil, refused("no key of the issuer made the token's signature")
+	return nil, refused(whySignature, "no key of the issuer made the token's signature")
 }
 
 func (j *JWT) identity(p *payload) (Identity, error) {
+	who := a2a.Caller{Issuer: p.Issuer, Subject: p.Subject} // its issuer says so
+	if j.opts.TenantClaim != "" {
+		who.Tenant, _ = p.all[j.opts.TenantClaim].(string)
+	}
 	if p.Expiry == nil {
-		return Identity{}, refused("the token has no exp")
+		return Identity{}, refusedOf(who, whyMalformed, "the token has no exp")
 	}
 	err := p.ValidateWithLeeway(jwt.Expected{Issuer: j.opts.Issuer, AnyAudience: j.opts.Audience, Time: j.now()}, skew)
 	switch {
 	case errors.Is(err, jwt.ErrExpired):
-		return Identity{}, refusedAs(errExpired)
+		return Identity{}, expired(who)
 	case errors.Is(err, jwt.ErrInvalidAudience):
-		return Identity{}, refused("the token is for another audience")
+		return Identity{}, refusedOf(who, whyAudience, "the token is for another audience")
 	case err != nil:
-		return Identity{}, refused("the token is not valid yet, or not of this issuer")
+		return Identity{}, refusedOf(who, whyEarly, "the token is not valid yet, or not of this issuer")
 	}
 	id := Identity{
 		Caller: a2a.Caller{
-			Issuer: p.Issuer, Subject: p.Subject, Expiry: lifeEnd(p.Expiry.Time(), j.now()),
+			Tenant: who.Tenant, Issuer: p.Issuer, Subject: p.Subject, Expiry: lifeEnd(p.Expiry.Time(), j.now()),
 			Scopes: scopesOf(p.all), Actors: actorsOf(p.all), Claims: claimsOf(p.all, j.opts.Claims),
 		},
 		Credential: p.ID,
 	}
-	if j.opts.TenantClaim != "" {
-		id.Tenant, _ = p.all[j.opts.TenantClaim].(string)
-		if checkText("tenant", id.Tenant) != nil {
-			return Identity{}, refused("the token has no claim with the caller's tenant")
-		}
+	if j.opts.TenantClaim != "" && checkText("tenant", id.Tenant) != nil {
+		return Identity{}, refusedOf(who, whyTenant, "the token has no claim with the caller's tenant")
 	}
 	return id, nil
 }

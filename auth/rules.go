@@ -26,7 +26,18 @@ type Rules struct {
 	// it; nil: Skills is only for who calls [Rules.Skill], such as the agent. What a message says of itself binds nobody: an
 	// agent that can do something else than the named skill asks for itself.
 	SkillOf func(*a2a.Message) string
+
+	tokens known // whether the host takes bearer tokens, which [Any] knows
 }
+
+// known is what is known about a question.
+type known int
+
+const (
+	unknown known = iota
+	yes
+	no
+)
 
 // SkillIn is a [Rules.SkillOf] for messages that name their skill in a member of their metadata, as text.
 func SkillIn(member string) func(*a2a.Message) string {
@@ -65,7 +76,7 @@ func (r *Rules) Operation(caller a2a.Caller, name string) error {
 	if !ok {
 		need = r.Operations[AnyOperation]
 	}
-	return permit(caller, need, name)
+	return r.permit(caller, need, name)
 }
 
 // Skill is like Operation, for a skill.
@@ -78,7 +89,7 @@ func (r *Rules) Skill(caller a2a.Caller, id string) error {
 	if id == "" {
 		what = "a message that names no skill"
 	}
-	return permit(caller, need, what)
+	return r.permit(caller, need, what)
 }
 
 // message checks the operation and the skill of a message.
@@ -100,8 +111,9 @@ func callerOf(ctx context.Context) a2a.Caller {
 	return a2a.Caller{}
 }
 
-// permit returns an error if the caller lacks any of the scopes. Its challenge is that of RFC 6750, section 3.1.
-func permit(caller a2a.Caller, need []string, what string) error {
+// permit returns an error if the caller lacks any of the scopes. Its challenge is that of RFC 6750, section 3.1, for callers
+// to whom a bearer token is of use: not where none is taken, nor for one that came with something else.
+func (r *Rules) permit(caller a2a.Caller, need []string, what string) error {
 	var missing []string
 	for _, s := range need {
 		if !slices.Contains(caller.Scopes, s) {
@@ -116,7 +128,8 @@ func permit(caller a2a.Caller, need []string, what string) error {
 		Code: a2a.ErrPermissionDenied, Message: fmt.Sprintf("%s needs the scope %s", what, scopes),
 		Metadata: map[string]string{"missingScopes": scopes},
 	}
-	if caller.Issuer != APIKeyIssuer && caller.Issuer != CertificateIssuer {
+	byToken := !caller.Anonymous() && caller.Issuer != APIKeyIssuer && caller.Issuer != CertificateIssuer
+	if byToken && r.tokens != no || caller.Anonymous() && r.tokens == yes {
 		e.Challenge = []string{bearer + " " + strings.Join([]string{
 			param("error", "insufficient_scope"), param("scope", strings.Join(need, " ")),
 		}, ", ")}
