@@ -281,7 +281,7 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 		methods = append(methods, m)
 	}
 	if c.methods = methods; len(methods) == 0 {
-		return nil, nil
+		return nil, s.unheld()
 	}
 	rules, err := s.Rules.rules()
 	if err != nil {
@@ -310,6 +310,11 @@ func (c *serveCommand) secure() error {
 	}
 	c.auth = a
 	c.cfg.Auth = a
+	for i := range c.agents {
+		if _, err := c.ownRules(&c.agents[i]); err != nil {
+			return err
+		}
+	}
 	if c.allowHook, err = c.file.Security.Webhooks.allowed(); err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -27,6 +29,38 @@ func (c *rulesConfig) rules() (auth.Rules, error) {
 		return rules, usage("security.rules.skills: say with skill-metadata which member of a message's metadata names its skill")
 	}
 	return rules, nil
+}
+
+// unheld returns an error if what is said about callers could not hold, as no method says who calls.
+func (s *securityConfig) unheld() error {
+	said := map[string]bool{"rules": !reflect.ValueOf(s.Rules).IsZero(), "denylist": s.Denylist != "", "failures": s.Failures != 0}
+	for _, key := range slices.Sorted(maps.Keys(said)) {
+		if said[key] {
+			return usage("security.%s is about callers, and this host does not ask who calls: "+
+				"configure security.api-keys, jwt, introspection or certificates, or take it out", key)
+		}
+	}
+	return nil
+}
+
+// ownRules returns what holds an agent's callers to its own rules, nil if it has none.
+func (c *serveCommand) ownRules(a *agentConfig) (*auth.Authenticator, error) {
+	own := &a.Security.Rules
+	switch {
+	case reflect.ValueOf(*own).IsZero():
+		return nil, nil
+	case c.auth == nil:
+		return nil, ofAgent(a.Name, usage("its security.rules are about callers, and this host does not ask who calls"))
+	}
+	rules, err := own.rules()
+	if err != nil {
+		return nil, ofAgent(a.Name, err)
+	}
+	held, err := auth.Any(auth.Options{Rules: rules, Failures: -1, Log: c.cfg.Log}, c.methods...)
+	if err != nil {
+		return nil, ofAgent(a.Name, usage("security.rules: %s", strings.TrimPrefix(err.Error(), "auth: ")))
+	}
+	return held, nil
 }
 
 // scopes are all that the rules ask for.

@@ -23,7 +23,6 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agentcard"
 	"github.com/parley-a2a/parley/audit"
-	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/console"
 	"github.com/parley-a2a/parley/push"
 	"github.com/parley-a2a/parley/tap"
@@ -326,19 +325,12 @@ func (s *serving) wrap(c *serveCommand, a *hosted) (func(a2a.Service) a2a.Servic
 	if a.built.wrap != nil {
 		all = append(all, a.built.wrap)
 	}
-	if own := &a.c.Security.Rules; !reflect.ValueOf(*own).IsZero() {
-		if c.auth == nil {
-			return nil, ofAgent(a.name, usage("its security.rules are about callers, and this host does not ask who calls"))
-		}
-		rules, err := own.rules()
-		if err != nil {
-			return nil, ofAgent(a.name, err)
-		}
-		more, err := auth.Any(auth.Options{Rules: rules, Failures: -1, Log: c.cfg.Log}, c.methods...)
-		if err != nil {
-			return nil, ofAgent(a.name, usage("security.rules: %s", strings.TrimPrefix(err.Error(), "auth: ")))
-		}
-		all = append(all, more.Service)
+	own, err := c.ownRules(&a.c)
+	if err != nil {
+		return nil, err
+	}
+	if own != nil {
+		all = append(all, own.Service)
 	}
 	all = append(all, func(svc a2a.Service) a2a.Service { return telemetry.Service(svc, s.o.Options) })
 	if s.audit != nil {
