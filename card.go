@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agentcard"
+	"github.com/parley-a2a/parley/limits"
 )
 
 // front is what callers meet: a host under one configuration, at one pair of addresses. It does not change: another
@@ -25,9 +26,11 @@ type front struct {
 	given Config // by who made or changed the host
 	cfg   Config // with what Auth stands for
 	place place
-	svc   a2a.Service // the server behind limits, perhaps wrapped
+	svc   a2a.Service      // the server behind limits, perhaps wrapped
+	admit a2a.Authenticate // finds out who calls and counts the request
 	mux   http.Handler
 
+	limiter *limits.Limiter
 	card    *a2a.AgentCard
 	json    *document // the card
 	catalog *document
@@ -46,7 +49,9 @@ func (h *Host) open(cfg Config, at place) (*front, error) {
 	if err := f.announce(); err != nil {
 		return nil, err
 	}
-	f.svc = h.limited(f.cfg.Rates, cfg.Public)
+	f.limiter = h.limited(f.cfg.Rates, cfg.Public)
+	f.svc = f.limiter.Service(h.server)
+	f.admit = f.cfg.wrapAuthenticate(f.limiter.Authenticate(f.cfg.Authenticate))
 	if cfg.Auth != nil {
 		f.svc = cfg.Auth.Service(f.svc)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-a2a/parley/a2a"
 	grpcbinding "github.com/parley-a2a/parley/binding/grpc"
+	"github.com/parley-a2a/parley/limits"
 )
 
 // Group is several agents behind one pair of listeners. Each is under /agents/NAME/ with its card and its HTTP bindings,
@@ -25,6 +26,7 @@ type Group struct {
 	cfg      Config
 	mux      *http.ServeMux
 	grpc     *grpcbinding.Handler
+	limiter  *limits.Limiter // of calls on gRPC until their agent is known
 	draining atomic.Bool
 	agents   atomic.Pointer[agents]
 
@@ -39,8 +41,9 @@ type agents struct {
 	byName map[string]*Host // also those that are being removed
 }
 
-// NewGroup makes a group. Of cfg the addresses, public URLs, TLS, BehindTLS, Public, Drain, Grace, MaxBody and Log count; those of
-// the hosts do not. All hosts ask their callers by the same Authenticate. The hosts have different AgentNames. They belong
+// NewGroup makes a group. Of cfg the addresses, public URLs, TLS, BehindTLS, Public, Drain, Grace, MaxBody, WrapAuthenticate, Middleware
+// and Log count; those of the hosts do not. Rates count for calls on gRPC that are refused before it is known which agent
+// they are for; all others are within the Rates of their agent. All hosts ask their callers by the same Authenticate. The hosts have different AgentNames. They belong
 // to the group from then on.
 func NewGroup(cfg Config, hosts ...*Host) (*Group, error) {
 	if len(hosts) == 0 {
@@ -54,7 +57,11 @@ func NewGroup(cfg Config, hosts ...*Host) (*Group, error) {
 	g.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	g.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { serveReady(w, &g.draining, g.agents.Load().hosts...) })
 	g.mux.HandleFunc("/", g.serveElse)
-	g.grpc = grpcbinding.NewHandler(router(g.to), grpcbinding.HandlerOptions{Authenticate: g.authenticate, Log: cfg.Log})
+	rates := cfg.Rates
+	rates.Loopback = rates.Loopback || cfg.Public
+	g.limiter = limits.New(rates)
+	ask := cfg.wrapAuthenticate(g.limiter.Authenticate(g.authenticate))
+	g.grpc = grpcbinding.NewHandler(router(g.to), grpcbinding.HandlerOptions{Authenticate: ask, Log: cfg.Log})
 	for _, h := range hosts {
 		if err := g.Add(h); err != nil {
 			return nil, err
@@ -227,24 +234,26 @@ func (g *Group) each(f func(*Host)) {
 
 // authenticate asks whoever all agents of the group ask.
 func (g *Group) authenticate(ctx context.Context, info *a2a.CallInfo) error {
-	return g.agents.Load().hosts[0].authenticate(ctx, info)
+	return g.agents.Load().hosts[0].identify(ctx, info)
 }
 
-// to returns the agent that the tenant of a request names.
-func (g *Group) to(tenant string) (a2a.Service, error) {
+// to returns the agent that the tenant of a request names. From here on the call is within that one's limits.
+func (g *Group) to(ctx context.Context, tenant string) (a2a.Service, error) {
 	if h := g.agents.Load().byName[tenant]; h != nil {
-		return h.front.Load().svc, nil
+		f, info := h.front.Load(), a2a.CallInfoFrom(ctx)
+		g.limiter.Uncount(info)
+		return f.svc, f.limiter.Count(info)
 	}
 	return nil, a2a.InvalidField("tenant", "no agent has this name: use the tenant that the agent card gives for the interface")
 }
 
 // router is the service that the tenant of a request leads to.
-type router func(tenant string) (a2a.Service, error)
+type router func(ctx context.Context, tenant string) (a2a.Service, error)
 
 func routed[Req, Res any](
 	ctx context.Context, r router, tenant string, req Req, call func(a2a.Service, context.Context, Req) (Res, error),
 ) (Res, error) {
-	s, err := r(tenant)
+	s, err := r(ctx, tenant)
 	if err != nil {
 		var none Res
 		return none, err
@@ -255,7 +264,7 @@ func routed[Req, Res any](
 func routedStream[Req any](
 	ctx context.Context, r router, tenant string, req Req, call func(a2a.Service, context.Context, Req) iter.Seq2[a2a.Entry, error],
 ) iter.Seq2[a2a.Entry, error] {
-	s, err := r(tenant)
+	s, err := r(ctx, tenant)
 	if err != nil {
 		return func(yield func(a2a.Entry, error) bool) { yield(a2a.Entry{}, err) }
 	}

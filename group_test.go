@@ -14,7 +14,9 @@ import (
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/agent"
 	"github.com/parley-a2a/parley/agentcard"
+	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/client"
+	"github.com/parley-a2a/parley/limits"
 	"github.com/parley-a2a/parley/taskstore"
 )
 
@@ -96,6 +98,64 @@ func TestGroup(t *testing.T) {
 	}
 	if findings := agentcard.Validate(card); len(findings) > 0 {
 		t.Errorf("the card: %v", findings)
+	}
+}
+
+// TestGroupLimits: on gRPC, where only the request names the agent, each agent of a group has limits of its own, which count what
+// its rules refuse, and what is for none of them is limited too.
+func TestGroupLimits(t *testing.T) {
+	bob, err := auth.NewAPIKeys(auth.APIKeyOptions{Keys: []auth.APIKey{{Name: "bob"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := auth.Any(auth.Options{Rules: auth.Rules{Operations: map[string][]string{"CancelTask": {"no-one-has-it"}}}}, bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts []*parley.Host
+	for _, name := range []string{"One", "Two"} {
+		h, err := parley.New(parley.Config{
+			Name: name, Auth: rules, Authenticate: authenticate, Rates: limits.Options{Rate: 0.001, Burst: 3}, Log: slog.New(slog.DiscardHandler),
+		}, says(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, h)
+	}
+	g, err := parley.NewGroup(parley.Config{
+		Listen: parley.NoListen, GRPCListen: "127.0.0.1:0", Rates: limits.Options{Rate: 0.001, Burst: 2}, Log: slog.New(slog.DiscardHandler),
+	}, hosts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, grpcL, err := g.Listeners(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(ctx, nil, grpcL) }()
+	defer func() { cancel(); <-done }()
+	h := &host{grpc: grpcL.Addr().String()}
+	for i, c := range []struct{ caller, op, tenant, want, left string }{
+		{"alice", "GetTask", "one", "NotFound", `"requests";r=2;`},
+		{"alice", "CancelTask", "one", "PermissionDenied", `"requests";r=1;`},
+		{"alice", "GetTask", "two", "NotFound", `"requests";r=2;`},
+		{"alice", "CancelTask", "one", "PermissionDenied", `"requests";r=0;`},
+		{"alice", "CancelTask", "one", "limit requests", `"requests";r=0;`},
+		{"alice", "GetTask", "two", "NotFound", `"requests";r=1;`},
+		{"alice", "GetTask", "six", "InvalidArgument", `"requests";r=1;`},
+		{"alice", "GetTask", "six", "InvalidArgument", `"requests";r=0;`},
+		{"alice", "GetTask", "six", "limit requests", `"requests";r=0;`},
+		{"bob", "GetTask", "six", "InvalidArgument", `"requests";r=1;`},
+	} {
+		head := as(c.caller)
+		head.Set("A2A-Version", "1.0")
+		at := "\x0a\x03" + c.tenant + "\x12\x01x" // tenant and id
+		header, said := bytesByGRPC(t, h, c.op, at, head)
+		if !strings.Contains(said, c.want) || !strings.HasPrefix(header.Get("RateLimit"), c.left) {
+			t.Errorf("%d: %+v: %s, RateLimit %s", i, c, said, header.Get("RateLimit"))
+		}
 	}
 }
 

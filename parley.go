@@ -106,12 +106,17 @@ type Config struct {
 	// the host's own.
 	Wrap func(a2a.Service) a2a.Service
 
+	// WrapAuthenticate returns what the bindings ask in place of the host's own authenticator, which is Authenticate, if any,
+	// with the limit of requests behind it; such as that of package telemetry, which so hears of both. Nil: the host's own.
+	WrapAuthenticate func(a2a.Authenticate) a2a.Authenticate
+
 	// Middleware returns what stands before all that is served over HTTP and, then with net/http under it, over gRPC, such
 	// as the recorder of package tap; nil: nothing. It is called when serving begins, once for each.
 	Middleware func(http.Handler) http.Handler
 
 	// Rates bound how often a caller may ask and how many streams it may have; Rates.Check ends the calls of a credential
-	// that was revoked. Anonymous callers at loopback have no limits unless the agent is public. They stand behind Wrap.
+	// that was revoked. Anonymous callers at loopback have no limits unless the agent is public. Requests are counted once it is
+	// known who calls, before anything else is looked at; streams, and calls from within the process, behind Wrap.
 	Rates   limits.Options
 	Limits  server.Limits
 	Times   server.Times
@@ -152,6 +157,13 @@ func (c *Config) defaults() {
 	}
 }
 
+func (c *Config) wrapAuthenticate(own a2a.Authenticate) a2a.Authenticate {
+	if c.WrapAuthenticate == nil {
+		return own
+	}
+	return c.WrapAuthenticate(own)
+}
+
 // withAuth returns the configuration with what Auth stands for.
 func (c Config) withAuth() Config {
 	if c.Auth == nil {
@@ -181,7 +193,7 @@ type Host struct {
 
 	mu       sync.Mutex // of changes
 	rates    limits.Options
-	within   a2a.Service // the server within the rates
+	limiter  *limits.Limiter
 	draining atomic.Bool
 }
 
@@ -219,7 +231,7 @@ func New(cfg Config, a agent.Agent) (*Host, error) {
 }
 
 // Update changes a host's configuration while it serves: what the card says and the keys that sign it, how callers
-// authenticate and what they may do, Rates, Wrap, MaxBody and Grace. change gets the present configuration to change it. All else stays as it
+// authenticate and what they may do, Rates, Wrap, WrapAuthenticate, MaxBody and Grace. change gets the present configuration to change it. All else stays as it
 // is, whatever change does to it: the agent's name, its store and webhooks, what tasks may use, the addresses and TLS.
 // After an error nothing has changed. Calls that are under way are not touched.
 func (h *Host) Update(change func(*Config)) error {
@@ -244,15 +256,15 @@ func (h *Host) Update(change func(*Config)) error {
 	return h.replace(cfg, now.place)
 }
 
-// limited returns the server within rates: as before, with what it knows of callers, if they are the same.
-func (h *Host) limited(rates limits.Options, public bool) a2a.Service {
+// limited returns a limiter for rates: that of before, with what it knows of callers, if they are the same.
+func (h *Host) limited(rates limits.Options, public bool) *limits.Limiter {
 	rates.Loopback = rates.Loopback || public // strangers may come through a proxy on this machine
 	same := func(a, b limits.Options) bool {
 		return a.Rate == b.Rate && a.Burst == b.Burst && a.Streams == b.Streams && a.Callers == b.Callers &&
 			a.Loopback == b.Loopback && (a.Check == nil) == (b.Check == nil)
 	}
-	if h.within != nil && same(h.rates, rates) {
-		return h.within
+	if h.limiter != nil && same(h.rates, rates) {
+		return h.limiter
 	}
 	h.rates = rates
 	if rates.Check != nil {
@@ -263,8 +275,8 @@ func (h *Host) limited(rates limits.Options, public bool) a2a.Service {
 			return nil
 		}
 	}
-	h.within = limits.Service(h.server, rates)
-	return h.within
+	h.limiter = limits.New(rates)
+	return h.limiter
 }
 
 // config is the present configuration. It is not changed.
@@ -272,11 +284,14 @@ func (h *Host) config() *Config { return &h.front.Load().cfg }
 
 // Service returns the host's operations, for callers in the same process.
 func (h *Host) Service() a2a.Service {
-	return router(func(string) (a2a.Service, error) { return h.front.Load().svc, nil })
+	return router(func(context.Context, string) (a2a.Service, error) { return h.front.Load().svc, nil })
 }
 
-// authenticate asks whoever the present configuration says.
-func (h *Host) authenticate(ctx context.Context, info *a2a.CallInfo) error {
+// authenticate asks whoever the present configuration says, and counts the request.
+func (h *Host) authenticate(ctx context.Context, info *a2a.CallInfo) error { return h.front.Load().admit(ctx, info) }
+
+// identify asks whoever the present configuration says.
+func (h *Host) identify(ctx context.Context, info *a2a.CallInfo) error {
 	if ask := h.config().Authenticate; ask != nil {
 		return ask(ctx, info)
 	}
@@ -297,7 +312,7 @@ func (c *Config) grpcOptions() []grpc.ServerOption {
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.front.Load().mux.ServeHTTP(w, r) }
 
 func (f *front) routes(ready http.HandlerFunc) error {
-	opts := jsonrpc.Options{Authenticate: f.cfg.Authenticate, Log: f.cfg.Log, MaxBody: f.cfg.MaxBody}
+	opts := jsonrpc.Options{Authenticate: f.admit, Log: f.cfg.Log, MaxBody: f.cfg.MaxBody}
 	rpc := jsonrpc.NewHandler(f.svc, opts)
 	mux := http.NewServeMux()
 	mux.Handle(a2a.CardPath, f.json) // specification 8.2, 8.6

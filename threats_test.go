@@ -2,6 +2,7 @@ package parley_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -572,6 +573,136 @@ func TestThreatB9Rate(t *testing.T) {
 			t.Errorf("nobody in particular, on this machine: %s, %v", code, header)
 		}
 	})
+}
+
+// TestThreatB9Refused: whatever a caller is refused for once it is known who calls counts as a request, and the answer says what is
+// left: a rule, a body that is none or too large, a path, a method or a version that there is not.
+func TestThreatB9Refused(t *testing.T) {
+	change := func(c *parley.Config) {
+		bob, err := auth.NewAPIKeys(auth.APIKeyOptions{Keys: []auth.APIKey{{Name: "bob"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Auth, err = auth.Any(auth.Options{Rules: auth.Rules{Operations: map[string][]string{"CancelTask": {"no-one-has-it"}}}}, bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Rates, c.MaxBody = limits.Options{Rate: 0.01, Burst: 3}, 1000
+	}
+	big := strings.Repeat("x", 2000)
+	type request struct{ name, method, path, body, header, value, want string }
+	post := func(name, body, want string) request { return request{name: name, body: body, want: want} }
+	of := map[string][]request{
+		golden.JSONRPC: {
+			post("a rule", `{"jsonrpc":"2.0","id":1,"method":"CancelTask","params":{"id":"x"}}`, "PERMISSION_DENIED"),
+			post("no JSON", `{`, "-32700"),
+			post("no request", `[]`, "-32600"),
+			post("an unknown method", `{"jsonrpc":"2.0","id":1,"method":"x"}`, "-32601"),
+			post("bad params", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":[]}`, "-32602"),
+			post("too large", `"`+big+`"`, "413"),
+			{name: "a media type", body: `{}`, header: "Content-Type", value: "text/plain", want: "415"},
+			{name: "a version", body: `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, header: "A2A-Version", value: "0.1", want: "-32009"},
+			{name: "an HTTP method", method: "GET", want: "405"},
+		},
+		golden.REST: {
+			{name: "a rule", path: "/tasks/x:cancel", body: `{}`, want: "403"},
+			{name: "no JSON", path: "/message:send", body: `{`, want: "400"},
+			{name: "an unknown path", path: "/tusks", body: `{}`, want: "404"},
+			{name: "too large", path: "/message:send", body: `"` + big + `"`, want: "413"},
+			{name: "a media type", path: "/message:send", body: `{}`, header: "Content-Type", value: "text/plain", want: "415"},
+			{name: "a version", method: "GET", path: "/tasks/x", header: "A2A-Version", value: "0.1", want: "400"},
+			{name: "an HTTP method", method: "PUT", path: "/tasks/x", want: "405"},
+		},
+		golden.GRPC: {
+			{name: "a rule", path: "CancelTask", body: "\x12\x01x", want: "PermissionDenied"},
+			{name: "no message", path: "GetTask", body: "\xff", want: "InvalidArgument"},
+			{name: "a field", path: "GetTask", body: "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", want: "InvalidArgument"},
+			{name: "too large", path: "SendMessage", body: big, want: "ResourceExhausted"},
+			{name: "a version", path: "GetTask", header: "A2A-Version", value: "0.1", want: "FailedPrecondition"},
+		},
+	}
+	eachWith(t, change, func(t *testing.T, h *host, _ golden.Conn) {
+		for i, r := range of[bindingOf(t)] {
+			head := as(fmt.Sprintf("caller-%d", i))
+			head.Set("A2A-Version", "1.0")
+			head.Set("Content-Type", "application/json")
+			if r.header != "" {
+				head.Set(r.header, r.value)
+			}
+			for n := range 5 {
+				var header http.Header
+				var said string
+				switch bindingOf(t) {
+				case golden.GRPC:
+					header, said = bytesByGRPC(t, h, r.path, r.body, head)
+				case golden.REST:
+					header, said = bytesByHTTP(t, cmp.Or(r.method, "POST"), h.url+"/a2a/rest"+r.path, r.body, head)
+				default:
+					header, said = bytesByHTTP(t, cmp.Or(r.method, "POST"), h.url+"/", r.body, head)
+				}
+				want, over := r.want, n > 2
+				if over {
+					want = "limit requests"
+				}
+				left := fmt.Sprintf(`"requests";r=%d;`, max(0, 2-n))
+				if r.body == big && bindingOf(t) == golden.GRPC && !over { // gRPC answers by itself: it counts, without our headers
+					left = ""
+					header.Set("RateLimit-Policy", "none")
+				}
+				if !strings.Contains(said, want) || strings.Contains(said, "limit requests") != over || !strings.HasPrefix(header.Get("RateLimit"), left) || header.Get("RateLimit-Policy") == "" {
+					t.Errorf("%s, request %d: RateLimit %q, want %s; %s, want %s", r.name, n+1, header.Get("RateLimit"), left, said, want)
+				}
+			}
+		}
+	})
+}
+
+// bytesByHTTP sends a request as it is, and returns the answer's headers, and its status and body.
+func bytesByHTTP(t *testing.T, method, url, body string, head http.Header) (header http.Header, said string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = head.Clone()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Header, fmt.Sprint(res.StatusCode, " ", string(b))
+}
+
+// asItIs is a codec for messages that are bytes.
+type asItIs struct{}
+
+func (asItIs) Marshal(v any) ([]byte, error)   { return []byte(*v.(*string)), nil }     //nolint:forcetypeassert // of this file only
+func (asItIs) Unmarshal(b []byte, v any) error { *v.(*string) = string(b); return nil } //nolint:forcetypeassert // of this file only
+func (asItIs) Name() string                    { return "proto" }
+
+// bytesByGRPC is the same on gRPC.
+func bytesByGRPC(t *testing.T, h *host, op, body string, head http.Header) (header http.Header, said string) {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+h.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	head = head.Clone()
+	head.Del("Content-Type")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), flat(head)...)
+	var md metadata.MD
+	var answer string
+	err = conn.Invoke(ctx, "/lf.a2a.v1.A2AService/"+op, &body, &answer, grpc.Header(&md), grpc.ForceCodec(asItIs{}))
+	header = http.Header{}
+	for name, values := range md {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	return header, fmt.Sprint(err)
 }
 
 // said returns what a host says beside a message: its headers, with Retry-After on every binding, and its status.

@@ -169,6 +169,7 @@ type CallInfo struct {
 	Peer       string               // network address of the other end
 	TLS        *tls.ConnectionState // of the connection that the request came by; nil: there is no TLS, or this is a client
 	Caller     Caller               // set by the authenticator
+	Counted    any                  // who has counted the call among its caller's requests, see package limits; nil: nobody yet
 
 	// The answer's side.
 	Activated []string // extensions in effect, echoed in A2A-Extensions

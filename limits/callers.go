@@ -56,42 +56,62 @@ func newCallers(opts Options) *callers {
 	return c
 }
 
-// enter takes a call in, or says over which limit it is, and puts into the answer's headers what is left. A stream that
-// was taken in must leave.
-func (c *callers) enter(info *a2a.CallInfo, isStream bool, now time.Time) (leave func(), err error) {
+// count counts a request, or says that it is over the limit, and puts into the answer's headers what is left.
+func (c *callers) count(info *a2a.CallInfo, now time.Time) error {
 	key := c.keyOf(info)
 	if key == "" || c.policy == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info.SetReply(policyHeader, c.policy)
+	if c.opts.Rate < 0 {
+		return nil
+	}
+	who := c.find(key)
+	ok := who.bucket.AllowN(now, 1)
+	left := who.bucket.TokensAt(now)
+	info.SetReply(limitHeader, c.requestsLeft(left))
+	if !ok {
+		return tooMany(requests, c.untilNext(left), "more than %g requests a second, or %d at once, of one caller", c.opts.Rate, c.opts.Burst)
+	}
+	return nil
+}
+
+// uncount takes back that a request was counted.
+func (c *callers) uncount(info *a2a.CallInfo, now time.Time) {
+	info.Reply.Del(policyHeader)
+	info.Reply.Del(limitHeader)
+	key := c.keyOf(info)
+	if key == "" || c.opts.Rate < 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el, ok := c.byKey[key]; ok {
+		el.Value.(*caller).bucket.AllowN(now, -1) //nolint:forcetypeassert // the list holds nothing else
+	}
+}
+
+// open takes a stream in, which then must leave, or says that there are too many.
+func (c *callers) open(info *a2a.CallInfo) (leave func(), err error) {
+	key := c.keyOf(info)
+	if key == "" || c.opts.Streams < 0 {
 		return func() {}, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	who := c.find(key)
-	said := ""
-	defer func() {
-		info.SetReply(policyHeader, c.policy)
-		if said != "" {
-			info.SetReply(limitHeader, said)
-		}
-	}()
-	if c.opts.Rate > 0 {
-		ok := who.bucket.AllowN(now, 1)
-		left := who.bucket.TokensAt(now)
-		said = c.requestsLeft(left)
-		if !ok {
-			return nil, tooMany(requests, c.untilNext(left), "more than %g requests a second, or %d at once, of one caller", c.opts.Rate, c.opts.Burst)
-		}
-	}
-	if !isStream || c.opts.Streams < 0 {
-		return func() {}, nil
-	}
 	ok := who.streams < c.opts.Streams
 	if ok {
 		who.streams++
 	}
+	said := info.Reply.Get(limitHeader)
 	if said != "" {
 		said += ", "
 	}
 	said += fmt.Sprintf(`"%s";r=%d`, streams, c.opts.Streams-who.streams)
+	info.SetReply(limitHeader, said)
 	if !ok {
 		return nil, tooMany(streams, 0, "%d streams of this caller are open: end one", c.opts.Streams)
 	}

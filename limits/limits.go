@@ -51,7 +51,55 @@ func (o *Options) defaults() {
 	}
 }
 
-// Service returns next within the limits. It stands in front of everything that is looked up.
+// Limiter keeps callers within Options, wherever they are met: where they become known by Authenticate, and in front of what
+// is looked up by Service.
+type Limiter struct {
+	check   func(context.Context) error
+	callers *callers
+}
+
+// New returns a limiter.
+func New(opts Options) *Limiter {
+	opts.defaults()
+	return &Limiter{check: opts.Check, callers: newCallers(opts)}
+}
+
+// Authenticate returns next, an authenticator or nil for none, and counts the request once it is known who calls. Whatever
+// then becomes of it, also where it is no call at all, it is counted, its answer says what is left, and
+// [Limiter.Service] does not count it again.
+func (l *Limiter) Authenticate(next a2a.Authenticate) a2a.Authenticate {
+	return func(ctx context.Context, info *a2a.CallInfo) error {
+		if next != nil {
+			if err := next(ctx, info); err != nil {
+				return err
+			}
+		}
+		return l.Count(info)
+	}
+}
+
+// Count counts a request whose caller is known, or returns an error if it is over the limit.
+func (l *Limiter) Count(info *a2a.CallInfo) error {
+	if info == nil {
+		return nil
+	}
+	info.Counted = l
+	return l.callers.count(info, time.Now())
+}
+
+// Uncount takes back that a request was counted, for one that another limiter is to count.
+func (l *Limiter) Uncount(info *a2a.CallInfo) {
+	if info != nil && info.Counted == l {
+		info.Counted = nil
+		l.callers.uncount(info, time.Now())
+	}
+}
+
+// Service returns New(opts).Service(next).
+func Service(next a2a.Service, opts Options) a2a.Service { return New(opts).Service(next) }
+
+// Service returns next within the limits. It stands in front of everything that is looked up, and counts the requests that
+// [Limiter.Authenticate] has not.
 //
 // A call over a limit is refused with ErrResourceExhausted, whose metadata has the limit's name: requests or streams.
 // What is left is said in the headers RateLimit-Policy and RateLimit of every answer.
@@ -60,21 +108,26 @@ func (o *Options) defaults() {
 // Check could not tell for 15 minutes. A stream has that error as its last. Nothing happens to the task.
 //
 // Calls within the process, without a CallInfo or an address, are not limited.
-func Service(next a2a.Service, opts Options) a2a.Service {
-	opts.defaults()
-	return &service{next: next, check: opts.Check, callers: newCallers(opts)}
-}
+func (l *Limiter) Service(next a2a.Service) a2a.Service { return &service{next, l} }
 
 type service struct {
-	next    a2a.Service
-	check   func(context.Context) error
-	callers *callers
+	next a2a.Service
+	*Limiter
+}
+
+// count counts a call unless it is.
+func (l *Limiter) count(info *a2a.CallInfo) error {
+	if info != nil && info.Counted == l {
+		info.Counted = nil // an agent that calls the host again with what it was called with makes another request
+		return nil
+	}
+	return l.callers.count(info, time.Now())
 }
 
 // unary is a call of one answer.
 func unary[Req, Res any](ctx context.Context, s *service, req Req, call func(a2a.Service, context.Context, Req) (Res, error)) (Res, error) {
 	var none Res
-	if _, err := s.callers.enter(a2a.CallInfoFrom(ctx), false, time.Now()); err != nil {
+	if err := s.count(a2a.CallInfoFrom(ctx)); err != nil {
 		return none, err
 	}
 	ctx, stop := s.watch(ctx)
@@ -92,7 +145,12 @@ func unary[Req, Res any](ctx context.Context, s *service, req Req, call func(a2a
 // stream is a call of many.
 func stream[Req any](ctx context.Context, s *service, req Req, call func(a2a.Service, context.Context, Req) iter.Seq2[a2a.Entry, error]) iter.Seq2[a2a.Entry, error] {
 	return func(yield func(a2a.Entry, error) bool) {
-		leave, err := s.callers.enter(a2a.CallInfoFrom(ctx), true, time.Now())
+		info := a2a.CallInfoFrom(ctx)
+		if err := s.count(info); err != nil {
+			yield(a2a.Entry{}, err)
+			return
+		}
+		leave, err := s.callers.open(info)
 		if err != nil {
 			yield(a2a.Entry{}, err)
 			return

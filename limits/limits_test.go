@@ -110,6 +110,71 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestCountedOnce: a request counts where it becomes known who calls, and not again behind that, but whoever calls with what
+// a call came with makes another request.
+func TestCountedOnce(t *testing.T) {
+	refused := false
+	l := limits.New(limits.Options{Rate: 0.001, Burst: 4})
+	ask := l.Authenticate(func(_ context.Context, info *a2a.CallInfo) error {
+		if refused {
+			return a2a.ErrUnauthenticated
+		}
+		info.Caller = alice
+		return nil
+	})
+	s := l.Service(new(endless))
+	left := func(what string, info *a2a.CallInfo, want string) {
+		t.Helper()
+		if got := info.Reply.Get("RateLimit"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: RateLimit %s, want %s", what, got, want)
+		}
+	}
+	ctx, info := by(t, a2a.Caller{}, "192.0.2.1:1")
+	if err := ask(ctx, info); err != nil {
+		t.Fatal(err)
+	}
+	left("known", info, `"requests";r=3;`)
+	_, _ = s.GetTask(ctx, &a2a.GetTaskRequest{ID: "x"})
+	left("served", info, `"requests";r=3;`)
+	_, _ = s.GetTask(ctx, &a2a.GetTaskRequest{ID: "x"})
+	left("called again", info, `"requests";r=2;`)
+
+	ctx, info = by(t, a2a.Caller{}, "192.0.2.1:1")
+	_ = ask(ctx, info)
+	for range s.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: "t"}) {
+		break
+	}
+	if got := info.Reply.Get("RateLimit"); got != `"requests";r=1;t=1000, "streams";r=99` {
+		t.Errorf("a stream: RateLimit %s", got)
+	}
+
+	_, info = by(t, a2a.Caller{}, "192.0.2.1:1")
+	_ = ask(t.Context(), info)
+	l.Uncount(info)
+	l.Uncount(info)
+	if info.Reply.Get("RateLimit") != "" || info.Reply.Get("RateLimit-Policy") != "" {
+		t.Errorf("not counted: %v", info.Reply)
+	}
+	refused = true
+	_, info = by(t, a2a.Caller{}, "192.0.2.1:1")
+	if err := ask(t.Context(), info); err == nil || info.Reply != nil {
+		t.Errorf("nobody known: %v %v", err, info.Reply)
+	}
+	refused = false
+	for i, want := range []error{nil, a2a.ErrResourceExhausted} {
+		_, info = by(t, a2a.Caller{}, "192.0.2.1:1")
+		if err := ask(t.Context(), info); !errors.Is(err, want) {
+			t.Errorf("%d: %v", i, err)
+		}
+		left("the last", info, `"requests";r=0;`)
+	}
+	unlimited := limits.New(limits.Options{}).Authenticate(nil)
+	_, info = by(t, a2a.Caller{}, "127.0.0.1:1")
+	if n := testing.AllocsPerRun(100, func() { _ = unlimited(t.Context(), info) }); n != 0 {
+		t.Errorf("%v allocations for a caller without limits", n)
+	}
+}
+
 func TestAnonymous(t *testing.T) {
 	for _, c := range []struct {
 		first, second string

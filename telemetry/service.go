@@ -32,10 +32,11 @@ func Service(next a2a.Service, opts Options) a2a.Service {
 }
 
 // Authenticate returns next, an authenticator of a host's bindings, with a counter a2a.server.authentications of
-// what it says, by binding and outcome. UNAUTHENTICATED: there was no credential, or a wrong one.
+// what it says, by binding and outcome. UNAUTHENTICATED: there was no credential, or a wrong one. RESOURCE_EXHAUSTED: the
+// caller is over its limit of requests, where that is counted in next, as in what a host's Config.WrapAuthenticate gets.
 func Authenticate(next a2a.Authenticate, opts Options) a2a.Authenticate {
 	count := made(opts.meter().Int64Counter("a2a.server.authentications",
-		metric.WithUnit("{authentication}"), metric.WithDescription("Credentials that were looked at.")))
+		metric.WithUnit("{authentication}"), metric.WithDescription("Requests, by whether they were let in.")))
 	var kept sets
 	return func(ctx context.Context, info *a2a.CallInfo) error {
 		err := next(ctx, info)

@@ -187,13 +187,13 @@ func (h *Handler) call(ctx context.Context, m method, s grpc.ServerStream) error
 		return errors.New("the grpc.Server was made without ServerOptions")
 	}
 	info := a2a.CallInfoFrom(ctx)
-	if err := a2a.CheckVersion(info.Version); err != nil {
-		return err
-	}
-	if h.opts.Authenticate != nil {
+	if h.opts.Authenticate != nil { // first: whatever a known caller is told counts as one of its requests
 		if err := h.opts.Authenticate(ctx, info); err != nil {
 			return err
 		}
+	}
+	if err := a2a.CheckVersion(info.Version); err != nil {
+		return err
 	}
 	req, err := h.receive(m, s, c)
 	if err != nil {

@@ -36,11 +36,11 @@ type call struct {
 }
 
 func (c *call) Serve(x *httpx.Exchange) error {
-	if x.Request.Method != http.MethodPost {
-		return x.MethodNotAllowed(http.MethodPost)
-	}
 	if err := x.Authenticate(); err != nil {
 		return err
+	}
+	if x.Request.Method != http.MethodPost {
+		return x.MethodNotAllowed(http.MethodPost)
 	}
 	body, err := x.ReadBody()
 	if err != nil {

@@ -41,14 +41,17 @@ func (c *call) Serve(x *httpx.Exchange) error {
 	if path, ok := strings.CutPrefix(r.URL.EscapedPath(), c.prefix); ok {
 		m, allowed = find(r.Method, path)
 	}
+	if m.op != nil {
+		x.Info.Operation = m.op.Name // for whoever records that the caller was refused
+	}
+	if err := x.Authenticate(); err != nil {
+		return err
+	}
 	switch {
 	case m.op == nil && allowed != nil:
 		return x.MethodNotAllowed(allowed...)
 	case m.op == nil:
 		return a2a.Errorf(a2a.ErrMethodNotFound, "there is no operation at this path")
-	}
-	if err := x.Authenticate(); err != nil {
-		return err
 	}
 	if err := x.Begin(m.op); err != nil {
 		return err

@@ -188,6 +188,7 @@ func (s *serving) front() (interface {
 	}
 	var err error
 	cfg := s.c.cfg
+	cfg.WrapAuthenticate = s.counted
 	if s.c.console.on() {
 		cfg.Middleware = s.recorded
 	}
@@ -300,15 +301,19 @@ func (s *serving) configure(c *serveCommand, a *hosted, cfg *parley.Config) erro
 	a.c.Limits.set(cfg)
 	cfg.Auth, cfg.Authenticate = c.auth, nil
 	if c.auth != nil {
-		cfg.Authenticate = telemetry.Authenticate(c.auth.Authenticate, s.o.Options)
+		cfg.Authenticate = c.auth.Authenticate
 		if s.audit != nil {
 			cfg.Authenticate = s.audit.Authenticate(cfg.Authenticate)
 		}
 		cfg.Rates.Check = exceptOperator(c.auth.Valid)
 	}
+	cfg.WrapAuthenticate = s.counted
 	cfg.Wrap, err = s.wrap(c, a)
 	return err
 }
+
+// counted counts who is let in.
+func (s *serving) counted(next a2a.Authenticate) a2a.Authenticate { return telemetry.Authenticate(next, s.o.Options) }
 
 // keysOf reads the keys that sign an agent's card.
 func (c *serveCommand) keysOf(a *hosted) ([]*agentcard.Key, error) {

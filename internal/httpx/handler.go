@@ -130,7 +130,8 @@ type Exchange struct {
 
 func (x *Exchange) serve() error { return x.call.Serve(x) }
 
-// Authenticate finds out who calls. It comes before the body is read.
+// Authenticate finds out who calls. It comes first, before the body is read and before any other reason to refuse the
+// request, so that whatever a known caller is told counts as one of its requests.
 func (x *Exchange) Authenticate() error {
 	if x.opts.Authenticate == nil {
 		return nil
