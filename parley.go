@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -94,6 +95,9 @@ type Config struct {
 	// must have it, or BehindTLS: TLS ends before it, at a proxy, which alone reaches it.
 	TLS       *tls.Config
 	BehindTLS bool
+	// CertificateRefused hears of each connection that ended because TLS refused the client's certificate, by its address, such
+	// as package audit; the log does, too. Nil: nobody else.
+	CertificateRefused func(peer string)
 
 	// Retain is how long finished tasks are kept, 30 days by default, and Replay how long a stream of one can be
 	// resumed, 24 hours by default. Negative: for ever.
@@ -288,7 +292,9 @@ func (h *Host) Service() a2a.Service {
 }
 
 // authenticate asks whoever the present configuration says, and counts the request.
-func (h *Host) authenticate(ctx context.Context, info *a2a.CallInfo) error { return h.front.Load().admit(ctx, info) }
+func (h *Host) authenticate(ctx context.Context, info *a2a.CallInfo) error {
+	return h.front.Load().admit(ctx, info)
+}
 
 // identify asks whoever the present configuration says.
 func (h *Host) identify(ctx context.Context, info *a2a.CallInfo) error {
@@ -469,7 +475,7 @@ func (c *Config) serve(
 	options := c.grpcOptions()
 	if c.TLS != nil {
 		handler = strict(handler)
-		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS.Clone())))
+		options = append(options, grpc.Creds(toldCredentials{credentials.NewTLS(c.TLS.Clone()), handshakes{c}}))
 	}
 	gs := grpc.NewServer(options...)
 	register(gs)
@@ -514,7 +520,7 @@ func (c *Config) httpServer(handler http.Handler) *http.Server {
 	hs := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second, MaxHeaderBytes: 64 << 10,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 1000, SendPingTimeout: 30 * time.Second, PingTimeout: 20 * time.Second},
-		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+		ErrorLog: log.New(handshakes{c}, "", 0),
 	}
 	if c.TLS != nil {
 		hs.TLSConfig = c.TLS.Clone()

@@ -80,8 +80,8 @@ func (l *Log) Authenticate(next a2a.Authenticate) a2a.Authenticate {
 	}
 }
 
-// Handshake records a connection that was refused because of the client's certificate.
-func (l *Log) Handshake(peer string, _ error) {
+// CertificateRefused records a connection that was refused because of the client's certificate.
+func (l *Log) CertificateRefused(peer string) {
 	l.log.LogAttrs(context.Background(), slog.LevelWarn, "authentication", slog.String("decision", denied), slog.String("peer", peer),
 		slog.String("reason", "client-certificate"))
 }

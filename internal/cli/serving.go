@@ -189,6 +189,9 @@ func (s *serving) front() (interface {
 	var err error
 	cfg := s.c.cfg
 	cfg.WrapAuthenticate = s.counted
+	if s.audit != nil {
+		cfg.CertificateRefused = s.audit.CertificateRefused
+	}
 	if s.c.console.on() {
 		cfg.Middleware = s.recorded
 	}
@@ -227,6 +230,9 @@ func (s *serving) open(a *hosted) error {
 		store = opened
 	}
 	cfg := s.c.cfg
+	if s.audit != nil {
+		cfg.CertificateRefused = s.audit.CertificateRefused
+	}
 	if s.c.console.on() {
 		cfg.Middleware = s.recorded
 	}
@@ -313,7 +319,9 @@ func (s *serving) configure(c *serveCommand, a *hosted, cfg *parley.Config) erro
 }
 
 // counted counts who is let in.
-func (s *serving) counted(next a2a.Authenticate) a2a.Authenticate { return telemetry.Authenticate(next, s.o.Options) }
+func (s *serving) counted(next a2a.Authenticate) a2a.Authenticate {
+	return telemetry.Authenticate(next, s.o.Options)
+}
 
 // keysOf reads the keys that sign an agent's card.
 func (c *serveCommand) keysOf(a *hosted) ([]*agentcard.Key, error) {
