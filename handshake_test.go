@@ -30,7 +30,11 @@ func TestForeignCertificate(t *testing.T) {
 	h := startHost(t, hostOptions{})
 	h.stop()
 	h.cfg.Log = slog.New(slog.NewJSONHandler(&out, nil))
-	h.cfg.CertificateRefused = audit.New(slog.NewJSONHandler(&record, nil)).CertificateRefused
+	heard, told := audit.New(slog.NewJSONHandler(&record, nil)).CertificateRefused, make(chan struct{}, 100)
+	h.cfg.CertificateRefused = func(peer string) {
+		heard(peer)
+		told <- struct{}{}
+	}
 	h.cfg.TLS = &tls.Config{
 		Certificates: certified.TLS.Certificates, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"},
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: x509.NewCertPool(),
@@ -67,9 +71,9 @@ func TestForeignCertificate(t *testing.T) {
 		if err := call(); err == nil {
 			t.Errorf("%s: answered", binding)
 		}
-		deadline := time.Now().Add(10 * time.Second)
-		for record.String() == "" && time.Now().Before(deadline) {
-			time.Sleep(5 * time.Millisecond)
+		select {
+		case <-told:
+		case <-time.After(10 * time.Second):
 		}
 		first, _, _ := strings.Cut(record.String(), "\n")
 		var r struct{ Msg, Decision, Peer, Reason string }

@@ -2,7 +2,6 @@ package auth_test
 
 import (
 	"bytes"
-
 	"crypto/tls"
 	"encoding/json"
 	"fmt"

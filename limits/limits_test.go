@@ -141,7 +141,10 @@ func TestCountedOnce(t *testing.T) {
 
 	ctx, info = by(t, a2a.Caller{}, "192.0.2.1:1")
 	_ = ask(ctx, info)
-	for range s.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: "t"}) {
+	for _, err := range s.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: "t"}) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	if got := info.Reply.Get("RateLimit"); got != `"requests";r=1;t=1000, "streams";r=99` {
