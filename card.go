@@ -145,9 +145,9 @@ func (f *front) buildCard() (*a2a.AgentCard, map[string]bool, error) {
 	}
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
 	if base := c.base(httpAddr); base != "" {
-		u, err := url.Parse(base)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, nil, fmt.Errorf("parley: the public URL %q is not an absolute http or https URL", base)
+		u, err := publicURL(base, "http", "https")
+		if err != nil {
+			return nil, nil, err
 		}
 		hosts[u.Hostname()] = true
 		card.SupportedInterfaces = append(card.SupportedInterfaces,
@@ -155,6 +155,11 @@ func (f *front) buildCard() (*a2a.AgentCard, map[string]bool, error) {
 			&a2a.AgentInterface{URL: base + "/a2a/rest", ProtocolBinding: a2a.BindingREST, ProtocolVersion: a2a.Version})
 	}
 	grpcURL := c.PublicGRPCURL
+	if grpcURL != "" {
+		if err := checkTarget(grpcURL); err != nil {
+			return nil, nil, err
+		}
+	}
 	switch {
 	case grpcURL == "" && grpcAddr != NoListen:
 		grpcURL = c.grpcTarget(grpcAddr)
@@ -172,6 +177,29 @@ func (f *front) buildCard() (*a2a.AgentCard, map[string]bool, error) {
 		hosts[host] = true
 	}
 	return card, hosts, nil
+}
+
+// publicURL reads a URL that everybody will read in the card. What may hold a secret is not repeated in the error.
+func publicURL(s string, schemes ...string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(s, "@"):
+		return nil, errors.New("parley: the public URL has a user name or a password in it, and everybody reads it in the card: leave it out")
+	case strings.ContainsAny(s, "?#"):
+		return nil, errors.New("parley: the public URL has a query or a fragment, and what is called stands below it: leave it out")
+	case err != nil || !slices.Contains(schemes, u.Scheme) || u.Hostname() == "":
+		return nil, fmt.Errorf("parley: the public URL %q is not an absolute %s URL", s, strings.Join(schemes, " or "))
+	}
+	return u, nil
+}
+
+// checkTarget returns an error for what cannot be the public address of gRPC: host:port, or a URL.
+func checkTarget(target string) error {
+	if !strings.Contains(target, "://") {
+		target = "grpc://" + target
+	}
+	_, err := publicURL(target, "grpc", "http", "https")
+	return err
 }
 
 func scheme(c *tls.Config) string {

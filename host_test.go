@@ -211,9 +211,40 @@ func TestPublicURL(t *testing.T) {
 	if got := strings.Join(urls, " "); got != "https://a.example/base/ https://a.example/base/a2a/rest a.example:443" {
 		t.Errorf("interfaces %s", got)
 	}
-	for _, bad := range []string{"a.example", "ftp://a.example", "https://a.example/?x=1", "://"} {
-		if _, err := parley.New(parley.Config{Name: "x", PublicURL: bad}, agent.Func(nil)); err == nil {
-			t.Errorf("the public URL %q was taken", bad)
+	for _, bad := range []string{
+		"a.example", "ftp://a.example", "https://a.example/?x=1", "://", "https://me:s3cret@a.example", "https://a.example/#x", "https://:443", "https://a.example/\r\nx",
+		"https://me:s3cret@a.example:port",
+	} {
+		_, err := parley.New(parley.Config{Name: "x", PublicURL: bad}, agent.Func(nil))
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the public URL %q: %v", bad, err)
+		}
+		cfg := parley.Config{PublicURL: bad}
+		if cfg.Check() == nil {
+			t.Errorf("Check takes the public URL %q", bad)
+		}
+	}
+	for _, bad := range []string{"me:s3cret@a.example:443", "a.example:443?x", "a.example:port", "ftp://a.example", ":443", "a.example\r\nx:443"} {
+		_, err := parley.New(parley.Config{Name: "x", PublicGRPCURL: bad}, agent.Func(nil))
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the public address of gRPC %q: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"a.example", "https://a.example:443", "[::1]:443"} {
+		cfg := parley.Config{PublicGRPCURL: good}
+		if err := cfg.Check(); err != nil {
+			t.Errorf("the public address of gRPC %q: %v", good, err)
+		}
+	}
+}
+
+// TestCheckPort: a port that does not exist is known before it is listened at.
+func TestCheckPort(t *testing.T) {
+	for addr, ok := range map[string]bool{"127.0.0.1:99999": false, "127.0.0.1:-1": false, "127.0.0.1": false, "127.0.0.1:65535": true, "[::1]:0": true} {
+		for _, cfg := range []parley.Config{{Listen: addr}, {GRPCListen: addr}} {
+			if err := cfg.Check(); (err == nil) != ok {
+				t.Errorf("%s: %v", addr, err)
+			}
 		}
 	}
 }

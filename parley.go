@@ -375,7 +375,8 @@ func (h *Host) Listeners(ctx context.Context) (httpL, grpcL net.Listener, err er
 	return httpL, grpcL, h.move(place{http: address(httpL), grpc: address(grpcL)})
 }
 
-// Check returns an error if the configuration asks for an address that this host may not open to other machines.
+// Check returns an error if the configuration asks for an address that is none, or that this host may not open to other
+// machines, or if there is no card of it: what is known before anything is opened. It needs no Name.
 func (c *Config) Check() error {
 	for _, addr := range []string{c.Listen, c.GRPCListen} {
 		if addr == "" || addr == NoListen {
@@ -385,7 +386,10 @@ func (c *Config) Check() error {
 			return err
 		}
 	}
-	return nil
+	cfg := *c
+	cfg.defaults()
+	f := &front{given: cfg, cfg: cfg.withAuth(), place: place{http: cfg.Listen, grpc: cfg.GRPCListen}}
+	return f.announce()
 }
 
 // delivery is what a Config.Push does besides keeping webhooks: it has to be started, and ended after the last task.
@@ -421,7 +425,7 @@ func (c *Config) listeners(ctx context.Context) (httpL, grpcL net.Listener, err 
 func (c *Config) checkListen(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a name of a file here
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a name of this machine's
 	}
 	if err != nil {
 		return fmt.Errorf("parley: %q is not an address to listen at: %w", addr, err)
