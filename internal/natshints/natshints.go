@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,10 +22,25 @@ const subject = "parley.hints"
 // Hints is a connection to a NATS server. It implements postgres.Hints.
 type Hints struct{ conn *nats.Conn }
 
+// Check returns an error for what are no URLs of NATS servers. It does not repeat them.
+func Check(urls string) error {
+	for s := range strings.SplitSeq(urls, ",") {
+		u, err := url.Parse(strings.TrimSpace(s))
+		if err != nil || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) || u.Hostname() == "" ||
+			strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+			return errors.New("this names no NATS server: want nats://HOST:PORT or tls://HOST:PORT, perhaps with USER:PASSWORD@ before HOST; several with commas")
+		}
+	}
+	return nil
+}
+
 // Dial connects to the servers that a URL names (nats://…, tls://…; several with commas). A server that is away is tried
 // again for as long as it takes, also one that refuses the password, and is in the log once: only what is wrong with the
 // URL is an error, and it does not repeat the URL, which may hold a password.
-func Dial(url string, log *slog.Logger) (*Hints, error) {
+func Dial(urls string, log *slog.Logger) (*Hints, error) {
+	if err := Check(urls); err != nil { // the library takes any word for the name of a host
+		return nil, err
+	}
 	var away atomic.Bool
 	down := func(_ *nats.Conn, err error) {
 		if err != nil && away.CompareAndSwap(false, true) {
@@ -34,7 +52,7 @@ func Dial(url string, log *slog.Logger) (*Hints, error) {
 			log.Info("hints go over NATS again")
 		}
 	}
-	conn, err := nats.Connect(url, nats.Name("parley"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+	conn, err := nats.Connect(urls, nats.Name("parley"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(time.Second), nats.Timeout(5*time.Second), nats.NoEcho(), nats.IgnoreAuthErrorAbort(),
 		nats.DisconnectErrHandler(down), nats.ReconnectErrHandler(down), nats.ConnectHandler(up), nats.ReconnectHandler(up))
 	if err != nil {

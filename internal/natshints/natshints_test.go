@@ -133,3 +133,21 @@ func TestURL(t *testing.T) {
 		t.Errorf("Dial: %v", err)
 	}
 }
+
+// TestCheck: what is no server is refused, in place of being looked up in DNS for ever.
+func TestCheck(t *testing.T) {
+	for _, bad := range []string{"", "foo", "nats://", "http://x", "nats://x/y", "nats://x?y=s3cret", "nats://x,foo", "127.0.0.1:4222", "nats://me:s3cret@x:port"} {
+		h, err := Dial(bad, slog.New(slog.DiscardHandler))
+		if err == nil {
+			h.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "nats://HOST:PORT") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"nats://me:s3cret@nats.internal:4222", "tls://a:1, tls://b:2", "nats://nats"} {
+		if err := Check(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+}
