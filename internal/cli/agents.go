@@ -3,9 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,17 +19,19 @@ import (
 // agentConfig describes an agent: what parley.yaml says under agents, and the flags where there is only one. One of Agent,
 // Exec, ACP and Proxy says what it is.
 type agentConfig struct {
+	at string // its path in the file; empty for the only one
+
 	Name string `yaml:"name"` // its routing word
 
 	Agent string        `yaml:"agent"` // built in
 	Pace  time.Duration `yaml:"pace"`
 
-	Exec   []string `yaml:"exec"` // the program and its arguments
+	Exec   []string `yaml:"exec,lines"` // the program and its arguments
 	Events bool     `yaml:"exec-events"`
 	Stream bool     `yaml:"exec-stream"`
 
-	ACP         string   `yaml:"acp"`     // a preset's word, or custom
-	Command     []string `yaml:"command"` // with custom
+	ACP         string   `yaml:"acp"`           // a preset's word, or custom
+	Command     []string `yaml:"command,lines"` // with custom
 	Permissions string   `yaml:"permissions"`
 	Mode        string   `yaml:"mode"`
 
@@ -94,20 +96,18 @@ func (c *agentConfig) check() error {
 	case kinds > 1:
 		return usage("one of agent, exec, acp and proxy says what it is, not several")
 	case c.Exec != nil && len(c.Exec) == 0:
-		return usage("exec: which program?")
+		return wrong("exec", "which program?")
 	case c.ACP == custom && len(c.Command) == 0:
-		return usage("acp: which command? Name it and its arguments with command")
+		return wrong("acp", "which command? Name it and its arguments with command")
 	case c.ACP != custom && len(c.Command) > 0:
-		return usage("command belongs to acp: %s", custom)
-	case c.Retain < 0:
-		return usage("retain %v: want a time such as 720h", c.Retain)
+		return wrong("command", "it belongs to acp: %s", custom)
 	}
 	if err := c.Limits.check(); err != nil {
-		return err
+		return about("limits", err)
 	}
 	for i, s := range c.Card.Skills {
 		if s.ID == "" || s.Name == "" || s.Description == "" {
-			return usage("card.skills[%d]: a skill has id, name and description", i)
+			return wrong(fmt.Sprintf("card.skills[%d]", i), "a skill has id, name and description")
 		}
 	}
 	return nil
@@ -138,7 +138,7 @@ func (c *agentConfig) build(ctx context.Context, log *slog.Logger) (*built, erro
 	}
 	a, err := agents.ByName(c.Agent, agents.Options{Pace: c.Pace})
 	if err != nil {
-		return nil, usage("--agent: %s", err.Error())
+		return nil, wrong("agent", "%s", err.Error())
 	}
 	return &built{Agent: a, word: c.Agent, end: func() {}}, nil
 }
@@ -189,7 +189,7 @@ func orElse(v, other *string) {
 // runs is the part of the description that another agent would have to be made for.
 func (c *agentConfig) runs() agentConfig {
 	out := *c
-	out.Card, out.Security, out.Limits, out.Store, out.Retain = cardConfig{}, agentSecurity{}, limitsConfig{}, "", 0
+	out.at, out.Card, out.Security, out.Limits, out.Store, out.Retain = "", cardConfig{}, agentSecurity{}, limitsConfig{}, "", 0
 	return out
 }
 
@@ -278,11 +278,3 @@ var (
 	_ agent.Canceler    = (*seat)(nil)
 	_ agent.Restartable = (*seat)(nil)
 )
-
-// ofAgent says in an error which agent it is about.
-func ofAgent(name string, err error) error {
-	f := failureOf(err)
-	out := *f
-	out.message = "agent " + name + ": " + strings.TrimPrefix(out.message, "--agent: ")
-	return &out
-}

@@ -26,7 +26,7 @@ const custom = "command"
 func (c *agentConfig) program() (*built, error) {
 	a, err := command.New(command.Config{Args: c.Exec, Dir: c.Dir, Env: c.Env, Events: c.Events, Stream: c.Stream})
 	if err != nil {
-		return nil, bridgeError(err)
+		return nil, about("exec", bridgeError(err))
 	}
 	return &built{Agent: agents.Agent{
 		Agent: a, Name: a.Name(), Version: "1", Description: "Runs the program " + a.Name() + " on the text of a message.",
@@ -46,22 +46,22 @@ func (c *agentConfig) editorAgent(log *slog.Logger) (*built, error) {
 	}
 	var err error
 	if cfg.Policy, err = acp.ParsePolicy(cmp.Or(c.Permissions, "ask")); err != nil {
-		return nil, usage("--permissions: %s", bridgeText(err))
+		return nil, wrong("permissions", "%s", bridgeText(err))
 	}
 	name, word := "", "acp-"+c.ACP
 	if c.ACP != custom {
 		p, err := acp.PresetByWord(c.ACP)
 		if err != nil {
-			return nil, usage("--acp: %s", bridgeText(err))
+			return nil, wrong("acp", "%s", bridgeText(err))
 		}
 		if err := p.Missing(); err != nil {
-			return nil, bridgeError(err)
+			return nil, about("acp", bridgeError(err))
 		}
 		cfg.Args, cfg.Env, name = p.Args, append(p.Env, c.Env...), p.Name()
 	}
 	a, err := acp.New(cfg)
 	if err != nil {
-		return nil, bridgeError(err)
+		return nil, about("acp", bridgeError(err))
 	}
 	if name == "" {
 		name = a.Name()

@@ -177,6 +177,7 @@ type failure struct {
 	hint    string        // empty: what hintOf and hintOfAgent have for the code
 	a2aCode a2a.ErrorCode // zero: the agent said nothing
 	told    bool          // the result on stdout says it, for programs
+	key     string        // the setting of serve that it is about, see wrong
 }
 
 func (f *failure) Error() string { return f.message }

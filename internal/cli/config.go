@@ -1,17 +1,18 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
 
 	"github.com/parley-a2a/parley"
@@ -27,6 +28,7 @@ type configFile struct {
 	Limits   limitsConfig   // of each that has none of its own
 
 	keys map[string]bool // the flags that it sets
+	yaml *yamlFile       // nil: there is no file
 }
 
 // securityConfig says who may call.
@@ -98,93 +100,70 @@ type limitsConfig struct {
 }
 
 // readConfig reads a file into cfg and those flags of fs that its other keys name. Flags that the command line names are
-// set after that, and win. Every error says the line.
+// set after that, and win.
 func readConfig(path string, fs *pflag.FlagSet, cfg *configFile) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return usage("--config: %s", err.Error())
 	}
-	file, err := parser.ParseBytes(data, 0)
+	y, pairs, err := parseYAML(path, data)
 	if err != nil {
-		return configError(path, err)
+		return err
 	}
-	cfg.keys = map[string]bool{}
-	for _, doc := range file.Docs {
-		var values []*ast.MappingValueNode
-		switch body := doc.Body.(type) {
-		case nil:
-		case *ast.MappingNode:
-			values = body.Values
-		case *ast.MappingValueNode:
-			values = []*ast.MappingValueNode{body}
-		default:
-			return usage("%s: want keys with their values, such as: listen: 127.0.0.1:41241", path)
-		}
-		agents := func(v *ast.MappingValueNode) bool { return v.Key.String() == "agents" }
-		if i := slices.IndexFunc(values, agents); i >= 0 { // the last, as agents begin with the limits of all
-			values = append(slices.Delete(slices.Clone(values), i, i+1), values[i])
-		}
-		for _, v := range values {
-			if err := readKey(path, v, fs, cfg); err != nil {
-				return err
-			}
+	cfg.yaml, cfg.keys = y, map[string]bool{}
+	slices.SortStableFunc(pairs, func(a, b pair) int { // agents begin with the limits of all
+		return cmp.Compare(strings.Count(a.key, "agents"), strings.Count(b.key, "agents"))
+	})
+	for _, p := range pairs {
+		y.lines[p.key] = p.line
+		if err := cfg.readKey(p, fs); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func configError(path string, err error) error {
-	return usage("%s: %s", path, strings.TrimSpace(yaml.FormatError(err, false, false)))
 }
 
 // lineOnly are flags that make no sense in a file.
 var lineOnly = []string{"config", "check", "help"}
 
-func readKey(path string, v *ast.MappingValueNode, fs *pflag.FlagSet, cfg *configFile) error {
-	name := v.Key.String()
-	line := v.Key.GetToken().Position.Line
-	var into any
-	switch name {
+func (cfg *configFile) readKey(p pair, fs *pflag.FlagSet) error {
+	switch p.key {
 	case "security":
-		into = &cfg.Security
+		return cfg.yaml.read(p.key, p.value, reflect.ValueOf(&cfg.Security).Elem(), false)
 	case "limits":
-		into = &cfg.Limits
+		return cfg.yaml.read(p.key, p.value, reflect.ValueOf(&cfg.Limits).Elem(), false)
 	case "card":
-		into = &cfg.Card
+		return cfg.yaml.read(p.key, p.value, reflect.ValueOf(&cfg.Card).Elem(), false)
 	case "agents":
-		return readAgents(path, line, v.Value, cfg)
-	default:
-		cfg.keys[name] = true
-		return readFlag(path, line, name, v.Value, fs)
+		return cfg.readAgents(p.value)
 	}
-	if err := yaml.NodeToValue(v.Value, into, yaml.Strict()); err != nil {
-		return configError(path, err)
-	}
-	return nil
+	cfg.keys[p.key] = true
+	return cfg.readFlag(p, fs)
 }
 
 // words are what a routing word may consist of: it is in paths, and the name of a file.
 var words = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // readAgents reads the list of agents.
-func readAgents(path string, line int, node ast.Node, cfg *configFile) error {
-	list, ok := node.(*ast.SequenceNode)
+func (cfg *configFile) readAgents(node ast.Node) error {
+	list, ok := cfg.yaml.resolve(node).(*ast.SequenceNode)
 	if !ok || len(list.Values) == 0 {
-		return usage("%s:%d: agents is a list of one or more", path, line)
+		return wrong("agents", "this is a list of one or more")
 	}
-	for _, n := range list.Values {
-		line, a := n.GetToken().Position.Line, agentConfig{Limits: cfg.Limits}
-		if err := yaml.NodeToValue(n, &a, yaml.Strict()); err != nil {
-			return configError(path, err)
+	for i, n := range list.Values {
+		a := agentConfig{Limits: cfg.Limits, at: fmt.Sprintf("agents[%d]", i)}
+		cfg.yaml.lines[a.at] = lineOf(n)
+		if err := cfg.yaml.read(a.at, n, reflect.ValueOf(&a).Elem(), false); err != nil {
+			return err
 		}
 		if !words.MatchString(a.Name) {
-			return usage("%s:%d: an agent has a name of letters, digits, - and _, 64 at most, not %q", path, line, a.Name)
+			return wrong(a.at+".name", "an agent has a name of letters, digits, - and _, 64 at most, not %q", a.Name)
 		}
 		if slices.ContainsFunc(cfg.Agents, func(b agentConfig) bool { return strings.EqualFold(a.Name, b.Name) }) {
-			return usage("%s:%d: two agents have the name %q", path, line, a.Name)
+			return wrong(a.at+".name", "two agents have the name %q", a.Name)
 		}
 		if err := a.check(); err != nil {
-			return usage("%s:%d: agent %s: %s", path, line, a.Name, err.Error())
+			return about(a.at, err)
 		}
 		cfg.Agents = append(cfg.Agents, a)
 	}
@@ -192,35 +171,92 @@ func readAgents(path string, line int, node ast.Node, cfg *configFile) error {
 }
 
 // readFlag sets a flag to a value of the file, unless the command line names it.
-func readFlag(path string, line int, name string, node ast.Node, fs *pflag.FlagSet) error {
-	flag := fs.Lookup(name)
-	if flag == nil || slices.Contains(lineOnly, name) {
-		return usage("%s:%d: there is no key %q; the keys are agents, card, security, limits and the flags of parley serve", path, line, name)
+func (cfg *configFile) readFlag(p pair, fs *pflag.FlagSet) error {
+	flag, node := fs.Lookup(p.key), cfg.yaml.resolve(p.value)
+	if flag == nil || slices.Contains(lineOnly, p.key) {
+		return usage("%s:%d: there is no key %q; the keys are agents, card, security, limits and the flags of parley serve", cfg.yaml.name, p.line, p.key)
 	}
-	if flag.Changed {
+	if flag.Changed || node != nil && node.Type() == ast.NullType {
 		return nil
 	}
 	values := []ast.Node{node}
 	if list, ok := node.(*ast.SequenceNode); ok {
 		if _, repeats := flag.Value.(pflag.SliceValue); !repeats {
-			return usage("%s:%d: %s has one value, not a list", path, line, name)
+			return wrong(p.key, "it has one value, not a list")
 		}
 		values = list.Values
 	}
 	for _, n := range values {
-		var s string
-		if err := yaml.NodeToValue(n, &s); err != nil {
-			var scalar any // a number or a truth value
-			if err := yaml.NodeToValue(n, &scalar); err != nil {
-				return configError(path, err)
-			}
-			s = fmt.Sprint(scalar)
+		s, ok := cfg.yaml.text(n)
+		if !ok {
+			return wrong(p.key, "want a value, not %s", cfg.yaml.kind(n))
 		}
-		if err := flag.Value.Set(s); err != nil {
-			return usage("%s:%d: %s: %s", path, line, name, err.Error())
+		if err := flag.Value.Set(s); err == nil {
+			continue
+		}
+		switch flag.Value.Type() { // all others take any text
+		case "bool":
+			return wrong(p.key, "want true or false, not %s", cfg.yaml.kind(n))
+		default:
+			return wrong(p.key, "want a time such as 90s or 168h; the units are h, m, s and ms")
 		}
 	}
 	return nil
+}
+
+// checkFlags returns what is wrong with the values of flags, from wherever they are.
+func checkFlags(fs *pflag.FlagSet) (err error) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if bad := checkText(v); bad != nil && err == nil {
+				err = wrong(f.Name, "%s", bad.Error())
+			}
+			if f.Value.Type() == "duration" && strings.HasPrefix(v, "-") && err == nil {
+				err = wrong(f.Name, "%s: a time cannot be negative", v)
+			}
+		}
+	})
+	return err
+}
+
+// flagOf are the flags for what has a key where there are several agents.
+var flagOf = map[string]string{
+	"proxy.card": "proxy", "proxy.credential.file": "proxy-token", "proxy.credential.origins": "proxy-origin", "proxy.keys": "proxy-keys",
+	"card.name": "name", "card.keys": "card-key",
+}
+
+// place says in an error about a setting where that stands: in which line of the file, or in which variable or flag.
+func (c *serveCommand) place(err error) error {
+	var f *failure
+	if !errors.As(err, &f) || f.key == "" {
+		return err
+	}
+	out := *f
+	out.key, out.message = "", c.where(f.key)+": "+f.message
+	return &out
+}
+
+func (c *serveCommand) where(key string) string {
+	y := c.file.yaml
+	if flag, ok := flagOf[key]; ok && (y == nil || y.lines[key] == 0) {
+		key = flag
+	}
+	flag := c.flags.Lookup(key)
+	switch {
+	case c.variables[key] != "":
+		return c.variables[key]
+	case flag != nil && flag.Changed:
+		return "--" + key
+	case y != nil && y.line(key) > 0:
+		return fmt.Sprintf("%s:%d: %s", y.name, y.line(key), key)
+	case flag != nil:
+		return "--" + key
+	}
+	return key
 }
 
 // authenticator makes what the configuration and the flags say about callers, nil if they say nothing.
@@ -228,37 +264,45 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 	s := &c.file.Security
 	var methods []auth.Method
 	if len(c.apiKeys) > 0 || s.APIKeys != nil {
-		opts := auth.APIKeyOptions{Log: c.cfg.Log}
+		opts, where := auth.APIKeyOptions{Log: c.cfg.Log}, "api-key"
 		if s.APIKeys != nil {
+			where = "security.api-keys"
 			opts.Header, opts.File = s.APIKeys.Header, s.APIKeys.File
 		}
 		for _, text := range c.apiKeys {
 			if path, ok := strings.CutPrefix(text, "@"); ok {
 				if opts.File != "" {
-					return nil, usage("--api-key %s: there is one file of keys, and %s is named already", text, opts.File)
+					return nil, wrong("api-key", "%s: there is one file of keys, and %s is named already", text, opts.File)
 				}
-				opts.File = path
+				opts.File, where = path, "api-key"
 				continue
 			}
 			key, err := auth.ParseAPIKey(text)
 			if err != nil {
-				return nil, usage("--api-key: %s", err.Error())
+				return nil, refused("api-key", err)
 			}
 			opts.Keys = append(opts.Keys, key)
 		}
+		if len(opts.Keys) == 0 && opts.File == "" {
+			return nil, wrong(where, "there are no keys: name a file of them with file, or give some with api-key")
+		}
 		keys, err := auth.NewAPIKeys(opts)
 		if err != nil {
-			return nil, usage("security.api-keys: %s", err.Error())
+			return nil, refused(where, err)
 		}
 		methods = append(methods, keys)
 	}
 	for i, j := range s.JWT {
+		at := fmt.Sprintf("security.jwt[%d]", i)
+		if j.KeysURL != "" && j.KeysFile != "" {
+			return nil, wrong(at+".keys-file", "keys-url or keys-file says where the keys are, not both")
+		}
 		m, err := auth.NewJWT(auth.JWTOptions{
 			Issuer: j.Issuer, Audience: j.Audience, KeysURL: j.KeysURL, KeysFile: j.KeysFile, TenantClaim: j.TenantClaim, Claims: j.Claims,
 			TokenURL: j.TokenURL, Scopes: j.Scopes, Scheme: j.Scheme, Log: c.cfg.Log, Client: issuerClient(j.Private),
 		})
 		if err != nil {
-			return nil, usage("security.jwt[%d]: %s", i, err.Error())
+			return nil, refused(at, err)
 		}
 		methods = append(methods, m)
 	}
@@ -266,9 +310,10 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 		methods = append(methods, auth.NewCertificates(auth.CertificateOptions{}))
 	}
 	for i, n := range s.Introspection { // they know every token: last
+		at := fmt.Sprintf("security.introspection[%d]", i)
 		secret, err := os.ReadFile(n.ClientSecretFile)
 		if err != nil {
-			return nil, usage("security.introspection[%d].client-secret-file: %s", i, err.Error())
+			return nil, wrong(at+".client-secret-file", "%s", err.Error())
 		}
 		m, err := auth.NewIntrospection(auth.IntrospectionOptions{
 			Endpoint: n.Endpoint, ClientID: n.ClientID, ClientSecret: auth.NewSecret(strings.TrimSpace(string(secret))), Issuer: n.Issuer,
@@ -276,7 +321,7 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 			Client: issuerClient(n.Private),
 		})
 		if err != nil {
-			return nil, usage("security.introspection[%d]: %s", i, err.Error())
+			return nil, refused(at, err)
 		}
 		methods = append(methods, m)
 	}
@@ -291,13 +336,13 @@ func (c *serveCommand) authenticator() (*auth.Authenticator, error) {
 	if s.Denylist != "" {
 		list, err := auth.OpenDenylist(s.Denylist, c.cfg.Log)
 		if err != nil {
-			return nil, usage("security.denylist: %s", err.Error())
+			return nil, refused("security.denylist", err)
 		}
 		opts.Denylist = list
 	}
 	a, err := auth.Any(opts, methods...)
 	if err != nil {
-		return nil, usage("security: %s", err.Error())
+		return nil, refused("security", err)
 	}
 	return a, nil
 }
@@ -319,36 +364,42 @@ func (c *serveCommand) secure() error {
 		return err
 	}
 	if err := c.file.Limits.check(); err != nil {
-		return err
+		return about("limits", err)
 	}
 	c.file.Limits.set(&c.cfg)
 	certificates := c.file.Security.Certificates
 	switch {
 	case c.certFile == "" && c.keyFile == "":
-		if c.clientCA != "" || certificates {
-			return usage("client certificates need TLS: --tls-cert and --tls-key")
+		switch {
+		case c.clientCA != "":
+			return wrong("client-ca", "client certificates need TLS: tls-cert and tls-key")
+		case certificates:
+			return wrong("security.certificates", "client certificates need TLS: tls-cert and tls-key")
 		}
 		return nil
-	case c.certFile == "" || c.keyFile == "":
-		return usage("--tls-cert and --tls-key belong together")
+	case c.keyFile == "":
+		return wrong("tls-cert", "tls-cert and tls-key belong together")
+	case c.certFile == "":
+		return wrong("tls-key", "tls-cert and tls-key belong together")
 	case certificates && c.clientCA == "":
-		return usage("security.certificates needs the authorities that sign them: --client-ca")
+		return wrong("security.certificates", "it needs the authorities that sign them: client-ca")
 	}
 	c.cfg.TLS, err = auth.ServerTLS(auth.ServerTLSOptions{CertFile: c.certFile, KeyFile: c.keyFile, ClientCAFile: c.clientCA, Log: c.cfg.Log})
 	if err != nil {
-		return usage("TLS: %s", err.Error())
+		return refused("tls-cert", err)
 	}
 	return nil
 }
 
 // check returns what is wrong with limits.
 func (l *limitsConfig) check() error {
-	for name, n := range map[string]int64{
+	bounds := map[string]int64{ // a negative time was refused already
 		"burst": int64(l.Burst), "running": int64(l.Running), "waiting": int64(l.Waiting), "parked": int64(l.Parked),
-		"parts": int64(l.Parts), "artifacts": l.Artifacts, "body": l.Body, "answer": int64(l.Answer), "silence": int64(l.Silence), "cancel": int64(l.Cancel),
-	} {
-		if n < 0 {
-			return usage("limits.%s: must not be negative", name)
+		"parts": int64(l.Parts), "artifacts": l.Artifacts, "body": l.Body,
+	}
+	for _, name := range sortedKeys(bounds) {
+		if bounds[name] < 0 {
+			return wrong(name, "must not be negative; only rate and streams can be taken off so")
 		}
 	}
 	return nil

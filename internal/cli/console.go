@@ -76,7 +76,10 @@ func (f *consoleFlags) here() (bool, error) {
 	if !f.on() {
 		return true, nil
 	}
-	host, _, err := net.SplitHostPort(f.listen)
+	host, port, err := net.SplitHostPort(f.listen)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
+	}
 	if err != nil {
 		return false, usage("--console=%s: want an address such as %s", f.listen, defaultConsole)
 	}

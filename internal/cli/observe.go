@@ -43,26 +43,24 @@ const flushTime = 5 * time.Second
 type observer struct {
 	telemetry.Options
 	flush  time.Duration
+	res    *resource.Resource
+	listen string                   // where /metrics is to be
 	traces *sdktrace.TracerProvider // nil: there are none
 	meters *sdkmetric.MeterProvider // nil: there are none
 	server *http.Server             // nil: no /metrics
 	url    string                   // of /metrics
 }
 
-// observe starts to send and serve signals as the configuration and the environment say. Where neither asks for any,
+// newObserver starts to send signals as the environment says, and opens no port: meter does. Where nobody asks for any,
 // nothing is recorded and nothing leaves.
-func observe(ctx context.Context, cfg observeConfig) (*observer, error) {
-	o := &observer{flush: flushTime, Options: telemetry.Options{
+func newObserver(ctx context.Context, cfg observeConfig) (*observer, error) {
+	o := &observer{flush: flushTime, listen: cfg.listen, Options: telemetry.Options{
 		TracerProvider: notrace.NewTracerProvider(), MeterProvider: nometric.NewMeterProvider(), Log: cfg.log,
 	}}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.log.Warn("telemetry failed", "err", err) }))
 	otel.SetLogger(logr.FromSlogHandler(cfg.log.Handler()))
-	res := describeProcess(ctx, cfg)
-	err := o.trace(ctx, res)
-	if err == nil {
-		err = o.meter(ctx, res, cfg.listen)
-	}
-	if err != nil {
+	o.res = describeProcess(ctx, cfg)
+	if err := o.trace(ctx, o.res); err != nil {
 		o.close()
 		return nil, err
 	}
@@ -113,10 +111,11 @@ func (o *observer) trace(ctx context.Context, res *resource.Resource) error {
 	return nil
 }
 
-func (o *observer) meter(ctx context.Context, res *resource.Resource, listen string) error {
-	opts := []sdkmetric.Option{sdkmetric.WithResource(res)}
-	if listen != "" {
-		reader, err := o.serve(ctx, listen)
+// meter starts to measure, and serves /metrics.
+func (o *observer) meter(ctx context.Context) error {
+	opts := []sdkmetric.Option{sdkmetric.WithResource(o.res)}
+	if o.listen != "" {
+		reader, err := o.serve(ctx, o.listen)
 		if err != nil {
 			return err
 		}
@@ -143,7 +142,7 @@ func (o *observer) meter(ctx context.Context, res *resource.Resource, listen str
 func localAddress(flag, addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
-		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a name of a file here
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // a number, or a name of this machine's
 	}
 	if err != nil {
 		return "", usage("--%s %q: want HOST:PORT or :PORT", flag, addr)

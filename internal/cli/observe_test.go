@@ -140,13 +140,27 @@ func observed(t *testing.T, o *observer, log *slog.Logger) a2a.Service {
 	return jsonrpc.NewClient(server.URL, jsonrpc.ClientOptions{})
 }
 
+// observe does what serve does: the ports last.
+func observe(t *testing.T, cfg observeConfig) (*observer, error) {
+	t.Helper()
+	o, err := newObserver(t.Context(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.meter(t.Context()); err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
+}
+
 func startObserver(t *testing.T, cfg observeConfig) *observer {
 	t.Helper()
 	cfg.name, cfg.version = "Watched", "1.2.3"
 	if cfg.log == nil {
 		cfg.log = new(journal).logger()
 	}
-	o, err := observe(t.Context(), cfg)
+	o, err := observe(t, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +357,7 @@ func TestObserveRefuses(t *testing.T) {
 			for _, kv := range c.env {
 				t.Setenv(kv[0], kv[1])
 			}
-			o, err := observe(t.Context(), observeConfig{name: "x", listen: c.listen, log: new(journal).logger()})
+			o, err := observe(t, observeConfig{name: "x", listen: c.listen, log: new(journal).logger()})
 			var f *failure
 			if !errors.As(err, &f) || f.code != errUsage || o != nil {
 				t.Errorf("observe: %v, %v", o, err)
@@ -356,7 +370,7 @@ func TestObserveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := observe(t.Context(), observeConfig{listen: l.Addr().String(), log: new(journal).logger()}); !strings.Contains(fmt.Sprint(err), "in use: take another address with --metrics-listen") {
+	if _, err := observe(t, observeConfig{listen: l.Addr().String(), log: new(journal).logger()}); !strings.Contains(fmt.Sprint(err), "in use: take another address with --metrics-listen") {
 		t.Errorf("an address that is taken: %v", err)
 	}
 }

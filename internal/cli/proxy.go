@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -65,7 +64,7 @@ func (c *proxyConfig) build(ctx context.Context, log *slog.Logger) (*built, erro
 	for _, b := range c.Bindings {
 		name, ok := bindingOf[strings.ToUpper(b)]
 		if !ok {
-			return nil, usage("proxy.bindings %q: the bindings are JSONRPC, GRPC and HTTP+JSON", b)
+			return nil, wrong("proxy.bindings", "%q: the bindings are JSONRPC, GRPC and HTTP+JSON", b)
 		}
 		cfg.Client.Transports = append(cfg.Client.Transports, name)
 	}
@@ -81,7 +80,7 @@ func (c *proxyConfig) build(ctx context.Context, log *slog.Logger) (*built, erro
 	switch {
 	case c.Exchange.Endpoint != "":
 		if source == nil {
-			return nil, usage("proxy.exchange needs proxy.credential, this host's own token, which says who acts")
+			return nil, wrong("proxy.exchange", "it needs proxy.credential, this host's own token, which says who acts")
 		}
 		tokens := new(delegation.Tokens)
 		if cfg.Identity, err = c.identity(ctx, source, tokens); err != nil {
@@ -98,7 +97,7 @@ func (c *proxyConfig) build(ctx context.Context, log *slog.Logger) (*built, erro
 	}
 	p, err := proxy.New(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
+		return nil, about("proxy.card", err)
 	}
 	out.Agent, out.proxy, out.word, out.end = agents.Agent{Agent: p}, p, parley.RoutingWord(p.Card().Name), p.Close
 	return out, nil
@@ -108,7 +107,7 @@ func (c *proxyConfig) build(ctx context.Context, log *slog.Logger) (*built, erro
 func (c *proxyConfig) origin() (string, error) {
 	at, err := agentcard.Origin(c.Card)
 	if err != nil {
-		return "", usage("proxy.card %q: with keys, a digest or a credential it is a URL, such as https://agent.example.com", c.Card)
+		return "", wrong("proxy.card", "%q: with keys, a digest or a credential it is a URL, such as https://agent.example.com", c.Card)
 	}
 	return at, nil
 }
@@ -128,7 +127,7 @@ func (c *proxyConfig) trust() (*client.CardCache, error) {
 		e.URL = c.Keys
 	case c.Keys != "":
 		if e.KeySet, err = os.ReadFile(c.Keys); err != nil {
-			return nil, usage("proxy.keys: %s", err.Error())
+			return nil, wrong("proxy.keys", "%s", err.Error())
 		}
 	}
 	cache.Trust = &agentcard.Policy{Enrolled: map[string]agentcard.Enrollment{at: e}}
@@ -139,7 +138,7 @@ func (c *proxyConfig) trust() (*client.CardCache, error) {
 func (c *credentialConfig) source() (auth.TokenSource, error) {
 	switch {
 	case c.File != "" && c.TokenURL != "":
-		return nil, usage("proxy.credential: file and token-url are two, give one")
+		return nil, wrong("proxy.credential", "file and token-url are two, give one")
 	case c.File != "":
 		return auth.TokenFunc(func(context.Context) (auth.Token, error) { return readSecret(c.File) }), nil
 	case c.TokenURL == "":
@@ -147,13 +146,13 @@ func (c *credentialConfig) source() (auth.TokenSource, error) {
 	}
 	secret, err := readSecret(c.ClientSecretFile)
 	if err != nil {
-		return nil, usage("proxy.credential.client-secret-file: %s", err.Error())
+		return nil, wrong("proxy.credential.client-secret-file", "%s", err.Error())
 	}
 	source, err := auth.OAuth{
 		TokenURL: c.TokenURL, ClientID: c.ClientID, ClientSecret: secret.Secret, Scopes: c.Scopes, Resource: c.Resource, Audience: c.Audience,
 	}.ClientCredentials()
 	if err != nil {
-		return nil, usage("proxy.credential: %s", err.Error())
+		return nil, refused("proxy.credential", err)
 	}
 	return source, nil
 }
@@ -178,11 +177,11 @@ func (c *proxyConfig) credentials(source auth.TokenSource) (*auth.Credentials, e
 		return nil, err
 	}
 	if _, err := source.Token(context.Background()); errors.Is(err, os.ErrNotExist) {
-		return nil, usage("proxy.credential.file: %s", err.Error())
+		return nil, wrong("proxy.credential.file", "%s", err.Error())
 	}
 	creds, err := auth.NewCredentials(auth.Credential{Origins: origins, Source: source, Header: c.Credential.Header})
 	if err != nil {
-		return nil, usage("proxy.credential: %s", err.Error())
+		return nil, refused("proxy.credential", err)
 	}
 	return creds, nil
 }
@@ -193,7 +192,7 @@ func (c *proxyConfig) identity(ctx context.Context, actor auth.TokenSource, toke
 	if x.ClientSecretFile != "" {
 		var err error
 		if secret, err = readSecret(x.ClientSecretFile); err != nil {
-			return nil, usage("proxy.exchange.client-secret-file: %s", err.Error())
+			return nil, wrong("proxy.exchange.client-secret-file", "%s", err.Error())
 		}
 	}
 	exchange, err := delegation.NewExchange(ctx, delegation.ExchangeOptions{
@@ -204,7 +203,7 @@ func (c *proxyConfig) identity(ctx context.Context, actor auth.TokenSource, toke
 		}),
 	})
 	if err != nil {
-		return nil, usage("proxy.exchange: %s", strings.TrimPrefix(err.Error(), "delegation: "))
+		return nil, refused("proxy.exchange", err)
 	}
 	origins, err := c.origins()
 	return &proxy.Identity{Exchange: exchange, Tokens: tokens, Audience: x.Audience, Origins: origins}, err

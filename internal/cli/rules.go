@@ -22,11 +22,30 @@ type rulesConfig struct {
 
 func (c *rulesConfig) rules() (auth.Rules, error) {
 	rules := auth.Rules{Operations: c.Operations, Skills: c.Skills}
+	for _, by := range []struct {
+		key   string
+		rules map[string][]string
+		check func(name string, scopes []string) auth.Rules
+	}{
+		{"operations", c.Operations, func(name string, scopes []string) auth.Rules {
+			return auth.Rules{Operations: map[string][]string{name: scopes}}
+		}},
+		{"skills", c.Skills, func(name string, scopes []string) auth.Rules {
+			return auth.Rules{Skills: map[string][]string{name: scopes}}
+		}},
+	} {
+		for _, name := range sortedKeys(by.rules) { // one by one, to say which
+			one := by.check(name, by.rules[name])
+			if err := one.Check(); err != nil {
+				return rules, refused("security.rules."+by.key+"."+name, err)
+			}
+		}
+	}
 	switch {
 	case c.SkillMetadata != "":
 		rules.SkillOf = auth.SkillIn(c.SkillMetadata)
 	case len(c.Skills) > 0:
-		return rules, usage("security.rules.skills: say with skill-metadata which member of a message's metadata names its skill")
+		return rules, wrong("security.rules.skills", "say with skill-metadata which member of a message's metadata names its skill")
 	}
 	return rules, nil
 }
@@ -36,8 +55,8 @@ func (s *securityConfig) unheld() error {
 	said := map[string]bool{"rules": !reflect.ValueOf(s.Rules).IsZero(), "denylist": s.Denylist != "", "failures": s.Failures != 0}
 	for _, key := range slices.Sorted(maps.Keys(said)) {
 		if said[key] {
-			return usage("security.%s is about callers, and this host does not ask who calls: "+
-				"configure security.api-keys, jwt, introspection or certificates, or take it out", key)
+			return wrong("security."+key, "this is about callers, and this host does not ask who calls: "+
+				"configure security.api-keys, jwt, introspection or certificates, or take it out")
 		}
 	}
 	return nil
@@ -50,15 +69,15 @@ func (c *serveCommand) ownRules(a *agentConfig) (*auth.Authenticator, error) {
 	case reflect.ValueOf(*own).IsZero():
 		return nil, nil
 	case c.auth == nil:
-		return nil, ofAgent(a.Name, usage("its security.rules are about callers, and this host does not ask who calls"))
+		return nil, about(a.at, wrong("security.rules", "these are about callers, and this host does not ask who calls"))
 	}
 	rules, err := own.rules()
 	if err != nil {
-		return nil, ofAgent(a.Name, err)
+		return nil, about(a.at, err)
 	}
 	held, err := auth.Any(auth.Options{Rules: rules, Failures: -1, Log: c.cfg.Log}, c.methods...)
 	if err != nil {
-		return nil, ofAgent(a.Name, usage("security.rules: %s", strings.TrimPrefix(err.Error(), "auth: ")))
+		return nil, about(a.at, refused("security.rules", err))
 	}
 	return held, nil
 }
@@ -94,12 +113,12 @@ func (c *webhooksConfig) allowed() (func(caller a2a.Caller, origin string) bool,
 	for i, a := range c.Allow {
 		where := fmt.Sprintf("security.webhooks.allow[%d]", i)
 		if issuer, subject, ok := strings.Cut(a.Caller, " "); a.Caller != "*" && (!ok || issuer == "" || subject == "") {
-			return nil, usage("%s.caller: want an issuer, a space and a subject, such as api-key alice, or *", where)
+			return nil, wrong(where+".caller", "want an issuer, a space and a subject, such as api-key alice, or *")
 		}
-		for _, s := range a.Origins {
+		for j, s := range a.Origins {
 			u, err := url.Parse(s)
 			if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || s != u.Scheme+"://"+u.Host {
-				return nil, usage("%s.origins: %q is not an origin, such as https://hooks.example.com", where, s)
+				return nil, wrong(fmt.Sprintf("%s.origins[%d]", where, j), "%q is not an origin, such as https://hooks.example.com", s)
 			}
 			byCaller[a.Caller] = append(byCaller[a.Caller], netguard.Origin(u))
 		}

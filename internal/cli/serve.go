@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/parley-a2a/parley"
 	"github.com/parley-a2a/parley/a2a"
 	"github.com/parley-a2a/parley/auth"
 	"github.com/parley-a2a/parley/internal/agents"
+	"github.com/parley-a2a/parley/internal/natshints"
 )
 
 // serveCommand runs agents: the one that the flags describe, or those of parley.yaml.
@@ -29,6 +31,8 @@ type serveCommand struct {
 	agents     []agentConfig // that are served
 	file       configFile
 	config     string            // its name
+	flags      *pflag.FlagSet    // those of the command
+	variables  map[string]string // by flag, the variables of the environment that set it
 	said       map[string]string // the values of the flags that are fixed
 	check      bool
 	store      string
@@ -60,11 +64,12 @@ func (c *serveCommand) command() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.app.json = false
-			return c.run(cmd, args)
+			return c.place(c.run(cmd, args))
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
+	c.flags, c.variables = fs, map[string]string{}
 	one := &c.one
 	fs.StringVar(&one.Agent, "agent", "revisor", strings.Join(agents.Names(), ", ")+" (`AGENT`)")
 	fs.BoolVar(&c.exec, "exec", false, "serve the program after --, which reads text and writes text")
@@ -141,6 +146,9 @@ func (c *serveCommand) read(cmd *cobra.Command, args []string) error {
 	if err := c.fromEnvironment(cmd); err != nil {
 		return err
 	}
+	if err := checkFlags(c.flags); err != nil {
+		return err
+	}
 	if err := c.setLog(); err != nil {
 		return err
 	}
@@ -153,19 +161,47 @@ func (c *serveCommand) read(cmd *cobra.Command, args []string) error {
 	}
 	c.cfg.Grace = max(c.cfg.Grace, time.Nanosecond) // zero would mean the default
 	if c.retain <= 0 {
-		return usage("--retain %v: want a time such as 720h", c.retain)
+		return wrong("retain", "%v: want a time such as 720h", c.retain)
 	}
 	if _, ok := durabilities[c.durability]; !ok {
-		return usage("--durability %q: want full or normal", c.durability)
+		return wrong("durability", "%q: want full or normal", c.durability)
+	}
+	if err := natshints.Check(c.hints); c.hints != "" && err != nil {
+		return wrong("hints", "%s", err.Error())
 	}
 	if err := c.secure(); err != nil {
 		return err
 	}
-	if err := c.console.check(c.auth != nil, c.cfg.TLS != nil || c.cfg.BehindTLS); err != nil {
-		return err
+	return c.checkAddresses()
+}
+
+// checkAddresses returns what is wrong with what is listened at and called.
+func (c *serveCommand) checkAddresses() error {
+	if c.cfg.Listen == parley.NoListen && c.cfg.GRPCListen == parley.NoListen {
+		return wrong("listen", "with grpc-listen, too, it says none, and there is nothing to serve")
 	}
-	if err := c.cfg.Check(); err != nil {
-		return usage("%s", strings.TrimPrefix(err.Error(), "parley: "))
+	for _, x := range []struct{ flag, listen, grpcListen, publicURL, publicGRPCURL string }{ // one by one, to say which
+		{"listen", c.cfg.Listen, parley.NoListen, "", ""},
+		{"grpc-listen", parley.NoListen, c.cfg.GRPCListen, "", ""},
+		{"public-url", parley.NoListen, parley.NoListen, c.cfg.PublicURL, ""},
+		{"public-grpc-url", parley.NoListen, parley.NoListen, "", c.cfg.PublicGRPCURL},
+	} {
+		cfg := c.cfg
+		cfg.Listen, cfg.GRPCListen, cfg.PublicURL, cfg.PublicGRPCURL = x.listen, x.grpcListen, x.publicURL, x.publicGRPCURL
+		if x.listen == parley.NoListen && x.grpcListen == parley.NoListen && x.publicURL == "" && x.publicGRPCURL == "" {
+			continue
+		}
+		if err := cfg.Check(); err != nil {
+			return refused(x.flag, err)
+		}
+	}
+	if c.metrics != "" {
+		if _, err := localAddress("metrics-listen", c.metrics); err != nil {
+			return about("metrics-listen", err)
+		}
+	}
+	if err := c.console.check(c.auth != nil, c.cfg.TLS != nil || c.cfg.BehindTLS); err != nil {
+		return about("console", err)
 	}
 	return nil
 }
@@ -177,7 +213,7 @@ func (c *serveCommand) again(cmd *cobra.Command, args []string) (*serveCommand, 
 	if err := copyFlags(other.Flags(), cmd.Flags()); err != nil {
 		return nil, err
 	}
-	return next, next.read(other, args)
+	return next, next.place(next.read(other, args))
 }
 
 // describes are the flags that describe the agent where there is only one.
@@ -192,7 +228,7 @@ func (c *serveCommand) choose(cmd *cobra.Command, args []string) error {
 	if c.file.Agents != nil {
 		for _, name := range describes {
 			if changed(name) || c.file.keys[name] {
-				return usage("--%s describes an agent, and the agents are in %s: say it there", name, c.config)
+				return wrong(name, "this describes an agent, and the agents are in a list in %s: say it there", c.config)
 			}
 		}
 		if len(args) > 0 {
@@ -213,11 +249,11 @@ func (c *serveCommand) choose(cmd *cobra.Command, args []string) error {
 	case bridges > 0 && changed("agent"):
 		return usage("--agent does not go with --exec, --acp or --proxy")
 	case c.exec && len(args) == 0:
-		return usage("--exec: which program? Give it and its arguments after --")
+		return wrong("exec", "which program? Give it and its arguments after --")
 	case one.ACP == custom && len(args) == 0:
-		return usage("--acp command: which command? Give it and its arguments after --")
+		return wrong("acp", "which command? Give it and its arguments after --")
 	case one.ACP != "" && one.ACP != custom && len(args) > 0:
-		return usage("--acp %s has its own command: for another, say --acp command -- COMMAND", one.ACP)
+		return wrong("acp", "%s has its own command: for another, say --acp command -- COMMAND", one.ACP)
 	case !c.exec && one.ACP == "" && len(args) > 0:
 		return noArgs(cmd, args)
 	}
@@ -247,6 +283,7 @@ func (c *serveCommand) fromEnvironment(cmd *cobra.Command) error {
 	for flag, name := range map[string]string{"name": "AGENT_NAME", "public-url": "PUBLIC_URL", "public-grpc-url": "PUBLIC_GRPC_URL"} {
 		if v := os.Getenv(name); v != "" && !cmd.Flags().Changed(flag) {
 			_ = cmd.Flags().Lookup(flag).Value.Set(v) // they are strings
+			c.variables[flag] = name
 		}
 	}
 	host, port := os.Getenv("HOST"), os.Getenv("PORT")
@@ -260,12 +297,14 @@ func (c *serveCommand) fromEnvironment(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(flag) || err != nil { // none, or what cannot be listened at
 			return addr
 		}
+		var names []string
 		if host != "" {
-			h = strings.Trim(host, "[]")
+			h, names = strings.Trim(host, "[]"), append(names, "HOST")
 		}
 		if port != "" {
-			p = port
+			p, names = port, append(names, "PORT")
 		}
+		c.variables[flag] = strings.Join(names, " and ")
 		return net.JoinHostPort(h, p)
 	}
 	c.cfg.Listen = replace("listen", c.cfg.Listen, port)
@@ -276,7 +315,7 @@ func (c *serveCommand) fromEnvironment(cmd *cobra.Command) error {
 func (c *serveCommand) setLog() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
-		return usage("--log-level %q: the levels are debug, info, warn and error", c.level)
+		return wrong("log-level", "%q: the levels are debug, info, warn and error", c.level)
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	switch c.log {
@@ -285,7 +324,7 @@ func (c *serveCommand) setLog() error {
 	case "json":
 		c.cfg.Log = slog.New(slog.NewJSONHandler(c.app.err, opts))
 	default:
-		return usage("--log %q: the formats are text and json", c.log)
+		return wrong("log", "%q: the formats are text and json", c.log)
 	}
 	return nil
 }

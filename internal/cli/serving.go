@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -33,8 +34,8 @@ import (
 // serving is the agents that a process serves. It has to be ended.
 type serving struct {
 	c      *serveCommand // what is in effect
-	o      *observer     // nil until it serves
-	audit  *audit.Log    // nil: there is none
+	o      *observer
+	audit  *audit.Log // nil: there is none
 	stores map[string]taskstore.Store
 	group  *parley.Group // nil: there is one agent, at the root
 	wire   *tap.Recorder // nil: there is no console to see it
@@ -59,30 +60,79 @@ type hosted struct {
 	unwatch context.CancelFunc
 }
 
-// prepare makes the agents.
+// prepare makes the agents, and checks all that can be checked before a port or a store is opened: --check ends here.
 func (c *serveCommand) prepare(ctx context.Context) (*serving, error) {
 	s := &serving{c: c, ctx: ctx, stores: map[string]taskstore.Store{}}
-	for i := range c.agents {
-		a, err := s.newAgent(&c.agents[i])
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+func (s *serving) prepare() error {
+	for i := range s.c.agents {
+		a, err := s.newAgent(&s.c.agents[i])
 		if err != nil {
-			return nil, errors.Join(err, s.end())
+			return err
 		}
 		s.agents = append(s.agents, a)
 	}
-	if c.hints != "" && !slices.ContainsFunc(s.agents, func(a *hosted) bool { return a.ref.database != "" }) {
-		return nil, errors.Join(usage("--hints: only hosts that share a database (--store postgres://…) tell each other"), s.end())
+	if s.c.hints != "" && !slices.ContainsFunc(s.agents, func(a *hosted) bool { return a.ref.database != "" }) {
+		return wrong("hints", "only hosts that share a database (--store postgres://…) tell each other")
 	}
-	return s, nil
+	if err := canAppend(s.c.audit); err != nil {
+		return wrong("audit-log", "%s", err.Error())
+	}
+	name := "parley"
+	if s.c.file.Agents == nil {
+		name = s.agents[0].title()
+	}
+	var err error
+	if s.o, err = newObserver(s.ctx, observeConfig{name: name, version: s.version(), listen: s.c.metrics, log: s.c.cfg.Log}); err != nil {
+		return err
+	}
+	s.ends = append(s.ends, func() error { s.o.close(); return nil })
+	for _, a := range s.agents {
+		probe := s.c.cfg
+		if err := s.configure(s.c, a, &probe); err != nil {
+			return err
+		}
+		if err := probe.Check(); err != nil {
+			return about(a.c.at, refused("card", err))
+		}
+	}
+	return nil
+}
+
+// canAppend returns an error if a file cannot be appended to, or not be made. It leaves nothing behind. An empty path is
+// none.
+func canAppend(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		return f.Close()
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err = os.CreateTemp(filepath.Dir(path), ".parley-*")
+	if err != nil {
+		var why *os.PathError
+		if errors.As(err, &why) {
+			err = why.Err // the name of the file that was tried says nothing
+		}
+		return fmt.Errorf("%s cannot be made: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // newAgent makes an agent that is not served yet.
 func (s *serving) newAgent(c *agentConfig) (*hosted, error) {
 	b, err := c.build(s.ctx, s.c.cfg.Log)
 	if err != nil {
-		if c.Name != "" {
-			err = ofAgent(c.Name, err)
-		}
-		return nil, err
+		return nil, about(c.at, err)
 	}
 	a := &hosted{c: *c, name: c.Name, built: b, seat: new(seat), unwatch: func() {}}
 	if a.name == "" {
@@ -91,7 +141,10 @@ func (s *serving) newAgent(c *agentConfig) (*hosted, error) {
 	a.seat.put(b.Agent.Agent, b.end)
 	if a.ref, err = parseStore(cmp.Or(c.Store, s.c.store), a.name); err != nil {
 		a.seat.end()
-		return nil, err
+		if c.Store != "" {
+			return nil, about(c.at+".store", err)
+		}
+		return nil, about("store", err)
 	}
 	if a.ref.database != "" {
 		a.ref.hints = s.c.hints
@@ -101,22 +154,17 @@ func (s *serving) newAgent(c *agentConfig) (*hosted, error) {
 
 // serve serves the agents until ctx ends. again reads the configuration anew.
 func (s *serving) serve(ctx context.Context, again func() (*serveCommand, error)) error {
-	name, shown := "parley", strconv.Itoa(len(s.agents))+" agents"
+	shown := strconv.Itoa(len(s.agents)) + " agents"
 	if len(s.agents) == 1 {
 		shown = s.agents[0].title()
 	}
-	if s.c.file.Agents == nil {
-		name = shown
-	}
-	var err error
-	if s.o, err = observe(ctx, observeConfig{name: name, version: s.version(), listen: s.c.metrics, log: s.c.cfg.Log}); err != nil {
+	if err := s.o.meter(ctx); err != nil {
 		return err
 	}
-	s.ends = append(s.ends, func() error { s.o.close(); return nil })
 	if s.c.audit != "" {
 		log, file, err := audit.Open(s.c.audit)
 		if err != nil {
-			return usage("--audit-log: %s", err.Error())
+			return wrong("audit-log", "%s", err.Error())
 		}
 		s.audit = log
 		s.ends = append(s.ends, file.Close)
@@ -325,10 +373,18 @@ func (s *serving) counted(next a2a.Authenticate) a2a.Authenticate {
 
 // keysOf reads the keys that sign an agent's card.
 func (c *serveCommand) keysOf(a *hosted) ([]*agentcard.Key, error) {
+	files, where := c.cardKeys, "card-key"
 	if a.c.Card.Keys != nil {
-		return readKeys("--card-key", a.c.Card.Keys)
+		files, where = a.c.Card.Keys, "card.keys"
+		if a.c.at != "" {
+			where = a.c.at + "." + where
+		}
 	}
-	return readKeys("--card-key", c.cardKeys)
+	keys, err := readKeys("--card-key", files)
+	if err != nil {
+		return nil, about(where, err)
+	}
+	return keys, nil
 }
 
 // wrap returns what stands before an agent's service: from the inside the tokens that it hands on, its own rules, the
@@ -411,7 +467,7 @@ func (s *serving) onHangup(again func() (*serveCommand, error)) (stop func()) {
 			}
 			next, err := again()
 			if err == nil {
-				err = s.reload(next)
+				err = next.place(s.reload(next))
 			}
 			if err != nil {
 				s.c.cfg.Log.Error("the configuration was not taken over, the old one stays in effect", "err", err)
@@ -488,7 +544,7 @@ func (s *serving) reload(next *serveCommand) (err error) {
 		}
 		if !reflect.DeepEqual(c.runs(), old.c.runs()) {
 			if ch.next.built, err = c.build(s.ctx, next.cfg.Log); err != nil {
-				return ofAgent(old.name, err)
+				return about(c.at, err)
 			}
 			undo = append(undo, ch.next.built.end)
 			ch.rebuilt = true
@@ -539,7 +595,7 @@ func (s *serving) apply(next *serveCommand, ch change) error {
 		_ = s.configure(next, ch.next, cfg) // it was tried before
 	})
 	if err != nil {
-		return ofAgent(a.name, err)
+		return fmt.Errorf("agent %s: %w", a.name, err)
 	}
 	a.c, a.built = ch.next.c, ch.next.built
 	if ch.rebuilt {
