@@ -90,6 +90,7 @@ var mistakes = map[string]struct {
 	"no YAML":                       {yaml: "name: a\nstore: [x", want: `parley\.yaml:2: `},
 	"a list in place of keys":       {yaml: "- name", want: `parley\.yaml:1: want keys with their values`},
 	"a merge":                       {yaml: "limits: &l {rate: 1}\nagents:\n  - name: a\n    agent: echo\n    limits: {<<: *l}", want: `parley\.yaml:5: agents\[0\]\.limits: <<`},
+	"a tag":                         {yaml: "name: !!binary czNjcmV0", want: `parley\.yaml:1: name: want a value, not something with a tag`},
 	"an alias of nothing":           {yaml: "limits: *nobody", want: `parley\.yaml:1: `},
 	"an alias of itself":            {yaml: "limits: &a *a", want: `parley\.yaml:1: `},
 	"a flag that is a mapping":      {yaml: "name: {a: b}", want: `parley\.yaml:1: name: want a value, not keys with their values`},
@@ -202,6 +203,7 @@ func TestConfigRight(t *testing.T) {
 		"a text in several lines":     {yaml: "card:\n  description: >-\n    one\n    two\n"},
 		"a limit that has an anchor":  {yaml: "limits: &l {rate: 1.5}\nagents:\n  - name: a\n    agent: echo\n    limits: *l\n"},
 		"a version that is a number":  {yaml: "card: {version: 1.0}"},
+		"tags":                        {yaml: "name: !!str 5\nlimits: !!map {rate: !!int 1}"},
 		"a time of nothing":           {yaml: "grace: 0s\nlimits: {answer: 0}"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,6 +94,11 @@ func (y *yamlFile) resolve(n ast.Node) ast.Node {
 			n = x.Value
 		case *ast.AliasNode:
 			n = y.anchors[x.Value.String()]
+		case *ast.TagNode:
+			if !slices.Contains([]string{"!!str", "!!int", "!!float", "!!bool", "!!seq", "!!map"}, x.Start.Value) {
+				return n
+			}
+			n = x.Value // which is checked for what it is
 		default:
 			return n
 		}
