@@ -202,9 +202,13 @@ func TestSecretsStayWithTheCard(t *testing.T) {
 	if h := elsewhere.last(t).Header; h.Get("Authorization") != "Bearer t0ken" || h.Get("X-Trace") != "1" {
 		t.Errorf("headers %v", h)
 	}
-	// On this machine the port does not matter.
+	// Another port of this machine may be another user's.
 	p.change(func(card *a2a.AgentCard) { card.SupportedInterfaces[0].URL = elsewhere.URL + "/" })
-	parleyRun("send", "-a", p.URL, "--bearer", "t0ken", "x").wants(t, 0, "State: COMPLETED", "")
+	before, _ := elsewhere.received()
+	parleyRun("send", "-a", p.URL, "--bearer", "t0ken", "x").wants(t, 4, "", "the credential is not sent")
+	if calls, _ := elsewhere.received(); len(calls) > len(before) {
+		t.Error("the credential went to another port of this machine")
+	}
 }
 
 // onNetwork serves h at an address of this machine that is not its loopback's.
