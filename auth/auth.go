@@ -44,8 +44,8 @@ type Options struct {
 	// Denylist has the credentials that no longer count; nil: none.
 	Denylist *Denylist
 	// Failures is how many wrong credentials an address may send in a minute before it gets ErrResourceExhausted: 5.
-	// Negative: any number. A request without a credential is no failure, nor is one with a credential that has expired or
-	// was revoked: that is no guess. Until the minute is over only what nobody can guess is let in from there, a good [JWT]
+	// Negative: any number. A request without a credential is no failure, nor is one with a credential that has expired, was
+	// revoked, or is of a kind that is not taken here: that is no guess. Until the minute is over only what nobody can guess is let in from there, a good [JWT]
 	// or certificate: to look at others would tell a guesser which is right.
 	Failures int
 	// Address returns the address that failures are counted for. Nil: that of the connection, which is the proxy's where
@@ -153,7 +153,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, info *a2a.CallInfo) er
 		return err
 	}
 	e, why := a2a.AsError(err), refusalOf(err)
-	if a.slow != nil && why.why != whyExpired && why.why != whyRevoked {
+	guess := !slices.Contains([]string{whyExpired, whyRevoked, whyKind}, why.why) // of another kind: nothing is read of it
+	if a.slow != nil && guess {
 		a.slow.failed(addr)
 	}
 	attrs := []any{"peer", info.Peer, "binding", info.Binding, "reason", e.Message}

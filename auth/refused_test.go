@@ -147,8 +147,13 @@ func TestThrottleSparesOthers(t *testing.T) {
 				}
 			}
 		}
+		for range 10 {
+			if code, _ := h.raw(t, b, nil, "Authorization", "Basic Ym9iOndyb25n"); code != 401 {
+				t.Fatalf("%s: a credential of a kind that is not taken: %d", b, code)
+			}
+		}
 		if code, _ := h.raw(t, b, nil, "X-API-Key", bobsKey); code != 404 {
-			t.Errorf("%s: a good key after tries with a revoked one: %d", b, code)
+			t.Errorf("%s: a good key after tries with a revoked one, and others: %d", b, code)
 		}
 		for i := range 5 {
 			if code, _ := h.raw(t, b, nil, "X-API-Key", fmt.Sprintf("wrong-canary-%d", i)); code != 401 {

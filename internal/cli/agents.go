@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -102,12 +103,41 @@ func (c *agentConfig) check() error {
 	case c.ACP != custom && len(c.Command) > 0:
 		return wrong("command", "it belongs to acp: %s", custom)
 	}
+	if err := c.fits(); err != nil {
+		return err
+	}
 	if err := c.Limits.check(); err != nil {
 		return about("limits", err)
 	}
 	for i, s := range c.Card.Skills {
 		if s.ID == "" || s.Name == "" || s.Description == "" {
 			return wrong(fmt.Sprintf("card.skills[%d]", i), "a skill has id, name and description")
+		}
+	}
+	return nil
+}
+
+// fits returns an error for what is said of an agent of another kind: to leave it out would serve something else than was
+// meant.
+func (c *agentConfig) fits() error {
+	program, proxy := c.Exec != nil || c.ACP != "", c.Proxy
+	proxy.Card = ""
+	for _, x := range []struct {
+		key        string
+		said, fits bool
+		want       string
+	}{
+		{"exec-events", c.Events, c.Exec != nil, "this goes with exec"},
+		{"exec-stream", c.Stream, c.Exec != nil, "this goes with exec"},
+		{"permissions", c.Permissions != "" && c.Permissions != "ask", c.ACP != "", "this goes with acp"},
+		{"mode", c.Mode != "", c.ACP != "", "this goes with acp"},
+		{"dir", c.Dir != "", program, "this goes with exec and acp"},
+		{"env", len(c.Env) > 0, program, "this goes with exec and acp"},
+		{"proxy", !reflect.ValueOf(proxy).IsZero(), c.Proxy.Card != "", "which agent? There is a credential, or keys, and no card"},
+		{"pace", c.Pace != 0, c.Agent == "revisor", "this goes with the agent revisor"},
+	} {
+		if x.said && !x.fits {
+			return wrong(x.key, "%s", x.want)
 		}
 	}
 	return nil

@@ -26,14 +26,14 @@ func TestBridgeFlags(t *testing.T) {
 		"which program": "--exec",
 		`program "no-such-program" is not on PATH: install it, or give its path`: "--exec -- no-such-program",
 		`there is no program "./no-such-program"`:                                "--exec -- ./no-such-program",
-		"which command":                            "--acp command",
-		"has its own command":                      "--acp claude -- x",
-		"claude, codex, gemini, opencode":          "--acp cloud",
-		"ask, allow or reject":                     "--acp claude --permissions maybe",
-		"npm install -g @google/gemini-cli":        "--acp gemini",
-		`"no-such-program" is not on PATH: `:       "--acp command -- no-such-program",
-		`--dir: "no-such-dir" is not a directory`:  "--acp command --dir no-such-dir -- sh",
-		`--dir: "nor-this-one" is not a directory`: "--exec --dir nor-this-one -- sh",
+		"which command":                      "--acp command",
+		"has its own command":                "--acp claude -- x",
+		"claude, codex, gemini, opencode":    "--acp cloud",
+		"ask, allow or reject":               "--acp claude --permissions maybe",
+		"npm install -g @google/gemini-cli":  "--acp gemini",
+		`"no-such-program" is not on PATH: `: "--acp command -- no-such-program",
+		`"no-such-dir" is not a directory`:   "--acp command --dir no-such-dir -- sh",
+		`"nor-this-one" is not a directory`:  "--exec --dir nor-this-one -- sh",
 	} {
 		if _, err := prepare(line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)

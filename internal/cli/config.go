@@ -236,7 +236,11 @@ func (c *serveCommand) place(err error) error {
 		return err
 	}
 	out := *f
-	out.key, out.message = "", c.where(f.key)+": "+f.message
+	where := c.where(f.key)
+	out.key, out.message = "", where+": "+f.message
+	if y := c.file.yaml; y != nil && strings.HasPrefix(where, y.name+":") {
+		out.hint = cmp.Or(out.hint, "docs/configuration.md says what each key takes")
+	}
 	return &out
 }
 

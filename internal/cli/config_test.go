@@ -79,7 +79,7 @@ var mistakes = map[string]struct {
 	"a flag from the file":     {yaml: "\nretain: 0s", want: `parley\.yaml:2: retain: 0s: want a time`},
 	"a level from the file":    {yaml: "\nlog-level: loud", want: `parley\.yaml:2: log-level: "loud"`},
 	"an agent of the file":     {yaml: "\nagent: nobody", want: `parley\.yaml:2: agent: .*conformance, demo`},
-	"a program that is none":   {yaml: "agents:\n  - name: a\n    exec: [no-such-program]", want: `parley\.yaml:3: agents\[0\]\.exec: the program "no-such-program" cannot`},
+	"a program that is none":   {yaml: "agents:\n  - name: a\n    exec: [no-such-program]", want: `parley\.yaml:3: agents\[0\]\.exec: the program "no-such-program" is not on PATH`},
 	"exec without a program":   {yaml: "agents:\n  - name: a\n    exec: []", want: `parley\.yaml:3: agents\[0\]\.exec: which program`},
 	"a certificate and no key": {yaml: "tls-cert: c", want: `parley\.yaml:1: tls-cert: tls-cert and tls-key belong together`},
 
@@ -197,7 +197,7 @@ func TestConfigRight(t *testing.T) {
 		"an empty file":               {yaml: "# nothing\n"},
 		"empty sections":              {yaml: "security:\nlimits:\nname:\n"},
 		"limits that are off":         {yaml: "limits: {rate: -1, streams: -1}"},
-		"failures that are off":       {yaml: "security: {failures: -1}"},
+		"failures that are off":       {yaml: "security: {failures: -1}", args: []string{"--api-key", "alice=a-secret-of-16-or-more"}},
 		"a program of several lines":  {yaml: "agents:\n  - name: a\n    exec:\n      - sh\n      - -c\n      - |\n        read x\n        \techo $x\n"},
 		"a log that is new":           {args: []string{"--audit-log", "new.jsonl"}},
 		"a text in several lines":     {yaml: "card:\n  description: >-\n    one\n    two\n"},
@@ -226,8 +226,8 @@ func TestConfigRead(t *testing.T) {
 	err := os.WriteFile(file, []byte(`
 agents:
   - name: a
-    agent: echo
-    pace: 1m
+    exec: [cat]
+    retain: 1m
     exec-events: true
     env: [A, "B=2"]
     card: {version: 1.10, provider: {organization: Us}, skills: [{id: a, name: b, description: c, tags: []}]}
@@ -244,7 +244,7 @@ limits: {rate: 2, artifacts: 9007199254740993}
 		t.Fatal(err)
 	}
 	a := cfg.Agents[0]
-	if a.Pace != time.Minute || !a.Events || len(a.Env) != 2 || a.Card.Version != "1.10" || a.Card.Provider.Organization != "Us" ||
+	if a.Retain != time.Minute || !a.Events || len(a.Env) != 2 || a.Card.Version != "1.10" || a.Card.Provider.Organization != "Us" ||
 		a.Card.Skills[0].Tags == nil || a.Limits != (limitsConfig{Rate: 2, Burst: 16, Artifacts: 9007199254740993}) || cfg.Limits.Burst != 0 ||
 		len(cfg.Security.Rules.Operations["*"]) != 2 {
 		t.Errorf("%+v\n%+v", a, cfg)

@@ -39,7 +39,9 @@ func parseYAML(name string, data []byte) (*yamlFile, []pair, error) {
 		if !errors.As(err, &at) {
 			return y, nil, usage("%s: %s", name, err.Error())
 		}
-		return y, nil, usage("%s:%d: %s", name, at.GetToken().Position.Line, at.GetMessage())
+		f := usage("%s:%d: %s", name, at.GetToken().Position.Line, at.GetMessage())
+		f.hint = `a value with a colon, such as "memory:", stands in quotes; docs/configuration.md has an example`
+		return y, nil, f
 	}
 	var bodies []ast.Node
 	for _, doc := range file.Docs {
