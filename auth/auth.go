@@ -45,7 +45,7 @@ type Options struct {
 	Denylist *Denylist
 	// Failures is how many wrong credentials an address may send in a minute before it gets ErrResourceExhausted: 5.
 	// Negative: any number. A request without a credential is no failure, nor is one with a credential that has expired, was
-	// revoked, or is of a kind that is not taken here: that is no guess. Until the minute is over only what nobody can guess is let in from there, a good [JWT]
+	// revoked, or is in a header that no method reads: that is no guess. Until the minute is over only what nobody can guess is let in from there, a good [JWT]
 	// or certificate: to look at others would tell a guesser which is right.
 	Failures int
 	// Address returns the address that failures are counted for. Nil: that of the connection, which is the proxy's where
@@ -153,7 +153,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, info *a2a.CallInfo) er
 		return err
 	}
 	e, why := a2a.AsError(err), refusalOf(err)
-	guess := !slices.Contains([]string{whyExpired, whyRevoked, whyKind}, why.why) // of another kind: nothing is read of it
+	guess := !slices.Contains([]string{whyExpired, whyRevoked, whyUnread}, why.why)
 	if a.slow != nil && guess {
 		a.slow.failed(addr)
 	}
@@ -230,7 +230,11 @@ func (a *Authenticator) identify(ctx context.Context, info *a2a.CallInfo, sure b
 		return id, nil
 	}
 	if header != "" {
-		return Identity{}, refused(whyKind, "the credential in %s is none that is accepted here", header)
+		why := whyUnread
+		if slices.ContainsFunc(a.methods, func(m Method) bool { return m.Header() == header }) {
+			why = whyKind
+		}
+		return Identity{}, refused(why, "the credential in %s is none that is accepted here", header)
 	}
 	return Identity{}, ErrNone
 }

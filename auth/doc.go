@@ -50,7 +50,8 @@ const (
 	whyRevoked   = "revoked"
 	whyKey       = "unknown-key"
 	whySeveral   = "several-credentials"
-	whyKind      = "unknown-kind"
+	whyKind      = "unknown-kind" // of what is read
+	whyUnread    = "not-taken"
 	whyMalformed = "malformed"
 	whySignature = "signature"
 	whyIssuer    = "issuer"

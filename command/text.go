@@ -60,13 +60,16 @@ func (t *turn) read(chunks *child.Text) (output []byte, err error) {
 	for {
 		n, err := t.p.Stdout.Read(buf)
 		piece, over := t.spend(buf[:n])
-		if over != nil {
-			piece = child.Whole(piece)
-		}
 		output = append(output, piece...)
+		if over != nil { // maybe within a character
+			output = child.Whole(output)
+		}
 		if chunks != nil {
 			if err := chunks.Write(piece); err != nil {
 				return output, err
+			}
+			if over != nil {
+				chunks.Cut()
 			}
 			output = append(output[:0], output[max(0, len(output)-maxLast):]...)
 		}

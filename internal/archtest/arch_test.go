@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 	"internal/taskcodec":            {"a2a", "taskstore"},
 	"rules":                         {"a2a", "internal/op", genproto, genprotoAPI, proto, schema},
 	"conformance":                   {"a2a", "agentcard", "binding/grpc", "client", "internal/op", "rules", grpc, proto},
-	"tap":                           {"a2a", "agentcard", "extension", "internal/op", "rules", proto},
+	"tap":                           {"a2a", "agentcard", "extension", "internal/op", "rules", proto, schema},
 	"console":                       {"a2a", "agentcard", "binding/rest", "rules", "tap", "taskstore"},
 	"examples/stock":                {anything},
 	"examples/deployer":             {anything},

@@ -67,6 +67,13 @@ func (t *Text) Flush() error {
 	return t.err
 }
 
+// Cut drops the start of a character whose end is not to come.
+func (t *Text) Cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = Whole(t.buf)
+}
+
 // Close sends what is there as the last chunk. An artifact without any content is not begun.
 func (t *Text) Close() error {
 	t.mu.Lock()
