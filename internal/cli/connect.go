@@ -285,6 +285,7 @@ func (s *session) close() {
 		_ = s.Close() // the command has its result
 	}
 	s.bar.end()
+	s.secret.end()
 }
 
 func (f *clientFlags) hasCredential() bool {
@@ -709,6 +710,13 @@ func (r *redactor) clean(s string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.replace.Replace(s)
+}
+
+// end has nothing more written: connections that are being closed may still log what went over them.
+func (r *redactor) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w = io.Discard
 }
 
 // Write writes p, which holds whole lines.
