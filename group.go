@@ -41,10 +41,10 @@ type agents struct {
 	byName map[string]*Host // also those that are being removed
 }
 
-// NewGroup makes a group. Of cfg the addresses, public URLs, TLS, BehindTLS, CertificateRefused, Public, Drain, Grace, MaxBody, WrapAuthenticate, Middleware
-// and Log count; those of the hosts do not. Rates count for calls on gRPC that are refused before it is known which agent
-// they are for; all others are within the Rates of their agent. All hosts ask their callers by the same Authenticate. The hosts have different AgentNames. They belong
-// to the group from then on.
+// NewGroup makes a group. Of cfg the addresses, public URLs, TLS, BehindTLS, CertificateRefused, Public, Drain, Grace, MaxBody,
+// WrapAuthenticate, Middleware and Log count; those of the hosts do not. Rates count for calls on gRPC that are refused before
+// it is known which agent they are for; all others are within the Rates of their agent. All hosts ask their callers by the
+// same Authenticate. The hosts have different AgentNames. They belong to the group from then on.
 func NewGroup(cfg Config, hosts ...*Host) (*Group, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("parley: a group of no agents")

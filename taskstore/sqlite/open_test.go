@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/parley-a2a/parley/a2a"
+	"github.com/parley-a2a/parley/internal/child/childtest"
 	"github.com/parley-a2a/parley/internal/taskcodec"
 	"github.com/parley-a2a/parley/taskstore"
 )
@@ -134,20 +133,7 @@ func TestNotDatabase(t *testing.T) {
 // parent has open for a moment.
 func TestLockEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
-	stop := make(chan struct{})
-	var starting sync.WaitGroup
-	for range 4 {
-		starting.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					_ = exec.CommandContext(t.Context(), "go", "env", "GOOS").Run()
-				}
-			}
-		})
-	}
+	defer childtest.Starting(t)()
 	for range 2000 {
 		f, _, err := lockFile(path)
 		if err != nil {
@@ -158,8 +144,6 @@ func TestLockEnds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	close(stop)
-	starting.Wait()
 }
 
 func TestReadOnly(t *testing.T) {

@@ -4,9 +4,11 @@ package childtest
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,4 +83,24 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 			return
 		}
 	}
+}
+
+// Starting starts processes, one after the other on several goroutines, until stop is called. Until it is another program, each
+// has what its parent has open.
+func Starting(t *testing.T) (stop func()) {
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					_ = exec.CommandContext(t.Context(), "go", "env", "GOOS").Run()
+				}
+			}
+		})
+	}
+	return func() { close(over); all.Wait() }
 }
