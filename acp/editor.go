@@ -39,8 +39,8 @@ type ServeOptions struct {
 const hangUp = 5 * time.Second
 
 // Serve is an ACP agent that is the A2A agent: it reads requests of an editor from in and writes to out, until in ends
-// or ctx does. Then the tasks of prompts at work are canceled, for which there are 5 s. A session is a context of the agent, and a prompt a task, or the answer to a task that asked. Calls are
-// made with the CallInfo in ctx, each with a copy.
+// or ctx does. Then the tasks of prompts at work are canceled, for which there are 5 s. A session is a context of the agent,
+// and a prompt a task, or the answer to a task that asked. Calls are made with the CallInfo in ctx, each with a copy.
 func Serve(ctx context.Context, remote Remote, in io.Reader, out io.Writer, opts ServeOptions) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // which goes on until the tasks are canceled
 	defer cancel()

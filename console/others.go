@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
@@ -37,8 +36,7 @@ func parseCaller(id string) (a2a.Caller, error) {
 
 // ownerOf returns the caller whose scope it is, if it is one that a call by somebody has made.
 func ownerOf(s taskstore.Scope) (a2a.Caller, bool) {
-	issuer, subject, _ := strings.Cut(s.Owner, "\x00")
-	c := a2a.Caller{Tenant: s.Tenant, Issuer: issuer, Subject: subject}
+	c := s.Caller()
 	return c, c.Owner() == s.Owner
 }
 

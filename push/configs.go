@@ -77,7 +77,7 @@ func (p *Push) prepare(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNo
 	if err != nil {
 		return nil, a2a.InvalidField("url", "%v", err)
 	}
-	if origin := netguard.Origin(u); p.opts.Allow != nil && !p.opts.Allow(callerOf(key.Scope), origin) {
+	if origin := netguard.Origin(u); p.opts.Allow != nil && !p.opts.Allow(key.Caller(), origin) {
 		return nil, a2a.InvalidField("url", "this caller may have no webhook at %s: use a receiver that the agent's operator has allowed", origin)
 	}
 	kept := *c
@@ -86,12 +86,6 @@ func (p *Push) prepare(ctx context.Context, key taskstore.Key, c *a2a.TaskPushNo
 		kept.ID = newID()
 	}
 	return &taskstore.Webhook{Config: &kept, Registration: newID(), Node: p.nodeName()}, nil
-}
-
-// callerOf returns the caller whose tasks a scope has, as far as the store knows it.
-func callerOf(s taskstore.Scope) a2a.Caller {
-	issuer, subject, _ := strings.Cut(s.Owner, "\x00")
-	return a2a.Caller{Tenant: s.Tenant, Issuer: issuer, Subject: subject}
 }
 
 // newID returns an id that is higher than those made before.

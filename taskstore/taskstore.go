@@ -9,6 +9,7 @@ package taskstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/parley-a2a/parley/a2a"
@@ -19,6 +20,12 @@ type Scope struct {
 	Agent  string // name of the agent on this host
 	Tenant string // the caller's tenant, from its credential
 	Owner  string // the caller, as a2a.Caller.Owner says it
+}
+
+// Caller returns whose tasks they are, as far as a store knows it.
+func (s Scope) Caller() a2a.Caller {
+	issuer, subject, _ := strings.Cut(s.Owner, "\x00")
+	return a2a.Caller{Tenant: s.Tenant, Issuer: issuer, Subject: subject}
 }
 
 // Key names a task within its scope.
