@@ -45,8 +45,8 @@ type Options struct {
 	Denylist *Denylist
 	// Failures is how many wrong credentials an address may send in a minute before it gets ErrResourceExhausted: 5.
 	// Negative: any number. A request without a credential is no failure, nor is one with a credential that has expired, was
-	// revoked, or is in a header that no method reads: that is no guess. Until the minute is over only what nobody can guess
-	// is let in from there, a good [JWT] or certificate: to look at others would tell a guesser which is right.
+	// revoked, or is in a header that no method reads, nor one with several: that is no guess. Until the minute is over only
+	// what nobody can guess is let in from there, a good [JWT] or certificate: to look at others would tell a guesser which is right.
 	Failures int
 	// Address returns the address that failures are counted for. Nil: that of the connection, which is the proxy's where
 	// there is one: then read the header that the proxy sets, and only that one.
@@ -153,7 +153,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, info *a2a.CallInfo) er
 		return err
 	}
 	e, why := a2a.AsError(err), refusalOf(err)
-	guess := !slices.Contains([]string{whyExpired, whyRevoked, whyUnread}, why.why)
+	guess := !slices.Contains([]string{whyExpired, whyRevoked, whyUnread, whySeveral}, why.why)
 	if a.slow != nil && guess {
 		a.slow.failed(addr)
 	}

@@ -178,7 +178,8 @@ func TestThrottleSparesOthers(t *testing.T) {
 	}
 }
 
-// TestUnreadIsNoGuess: what is in a header that no method reads locks nobody out.
+// TestUnreadIsNoGuess: what is in a header that no method reads, and what was not looked at because there were two, lock
+// nobody out.
 func TestUnreadIsNoGuess(t *testing.T) {
 	h := startHost(t, must(auth.Any(auth.Options{Log: slog.New(slog.DiscardHandler)},
 		must(auth.NewAPIKeys(auth.APIKeyOptions{Keys: []auth.APIKey{must(auth.ParseAPIKey("bob=" + bobsKey))}})))), waiting{})
@@ -186,6 +187,9 @@ func TestUnreadIsNoGuess(t *testing.T) {
 		for range 10 {
 			if code, _ := h.raw(t, b, nil, "Authorization", "Bearer canary"); code != 401 {
 				t.Fatalf("%s: a token at a host of keys: %d", b, code)
+			}
+			if code, _ := h.raw(t, b, nil, "X-API-Key", bobsKey, "Authorization", "Bearer canary"); code != 401 {
+				t.Fatalf("%s: two credentials: %d", b, code)
 			}
 		}
 		if code, _ := h.raw(t, b, nil, "X-API-Key", bobsKey); code != 404 {
